@@ -1,0 +1,1 @@
+"""Pure functions on tensors: advantages, losses, corrections. No I/O, no async."""

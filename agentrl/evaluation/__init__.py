@@ -1,0 +1,1 @@
+"""A policy on a split: episodes as Parquet, and what they say."""

@@ -1,0 +1,1 @@
+"""The asynchronous run: admission, buffer, task mixing, resume, and the loop itself."""

@@ -1,0 +1,1 @@
+"""From weights to trajectories: chat tokens, engines, the agent loop, cross-policy sampling."""

@@ -1,0 +1,1 @@
+"""The five tasks behind one interface (`base`). No torch on this floor."""

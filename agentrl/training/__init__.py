@@ -1,0 +1,1 @@
+"""From trajectories to new weights: learner, batches, publishing, snapshots, warm start."""
