@@ -114,15 +114,15 @@ class SampleRange(Sequence[Sample]):
     """`count` samples of one split without making them: index i is `Sample(task, split, i)`."""
 
     def __init__(self, task: str, split: str, count: int) -> None:
-        self.task, self.split, self.count = task, split, count
+        self.task, self.split, self.size = task, split, count
 
     def __len__(self) -> int:
-        return self.count
+        return self.size
 
     def __getitem__(self, index: int) -> Sample:  # type: ignore[override]
-        if not -self.count <= index < self.count:
-            raise IndexError(f"{self.task}/{self.split} has {self.count} samples, not {index}")
-        return Sample(self.task, self.split, index % self.count)
+        if not -self.size <= index < self.size:
+            raise IndexError(f"{self.task}/{self.split} has {self.size} samples, not {index}")
+        return Sample(self.task, self.split, index % self.size)
 
 
 @lru_cache(maxsize=256)
