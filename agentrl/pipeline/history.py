@@ -63,12 +63,14 @@ def _row(step: int, task: str, trajectories: Sequence[Trajectory]) -> dict[str, 
 
 
 def _sampled_roles(trajectory: Trajectory) -> np.ndarray:
-    return trajectory.policy_role[trajectory.loss_mask]
+    roles: np.ndarray = trajectory.policy_role[trajectory.loss_mask]
+    return roles
 
 
 def _lags(trajectory: Trajectory, step: int) -> np.ndarray:
     current = trajectory.loss_mask & (trajectory.policy_role == 0)
-    return step - trajectory.policy_version[current].astype(np.float64)
+    lags: np.ndarray = step - trajectory.policy_version[current].astype(np.float64)
+    return lags
 
 
 def _dead_groups(rewarded: Sequence[Trajectory]) -> int:
