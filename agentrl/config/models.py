@@ -8,12 +8,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 PositiveInt = Annotated[int, Field(ge=1)]
 NonNegativeInt = Annotated[int, Field(ge=0)]
 Fraction = Annotated[float, Field(ge=0, le=1)]
 PositiveFloat = Annotated[float, Field(gt=0)]
+Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]*$")]
+"""Of a task or a clone: it becomes part of a path."""
 
 
 class Section(BaseModel):
@@ -61,6 +63,8 @@ class WarmStartStage(Section):
 
 
 class WarmStartConfig(Section):
+    """What all clones share. `stages` is filled in for one clone at a time, from `clones`."""
+
     stages: tuple[WarmStartStage, ...] = ()
     optimizer: Literal["muon", "adamw"] = "muon"
     embedding_learning_rate: PositiveFloat = 3.0e-3
@@ -68,6 +72,13 @@ class WarmStartConfig(Section):
     episodes_per_step: dict[str, PositiveInt] = Field(default_factory=dict)
     observation_weight: Fraction = Field(0.2, description="loss weight of environment tokens")
     max_tokens_per_microbatch: PositiveInt = 4096
+
+
+class CloneConfig(Section):
+    """One policy made by behaviour cloning; what its stages share stands under `warm_start`."""
+
+    start: str = Field("base", description="the policy it continues from: base or another clone")
+    stages: tuple[WarmStartStage, ...] = Field(min_length=1)
 
 
 class AlgorithmConfig(Section):
@@ -89,6 +100,7 @@ class AlgorithmConfig(Section):
 
 
 class TrainingConfig(Section):
+    start: str = Field("warm-start", description="the policy RL starts from: base or a clone")
     steps: NonNegativeInt = 60
     groups_per_task: PositiveInt = 8
     group_size: int = Field(8, ge=2)
@@ -132,6 +144,12 @@ class PipelineConfig(Section):
         "runs are equal; eager: as soon as the learner has them",
     )
     mode: Literal["async", "sync"] = "async"
+    publish_after: Fraction = Field(
+        0.75,
+        description="deterministic schedule: share of a step's episodes that end between the start "
+        "of a training step and the arrival of its weights; set it to training time over "
+        "generation time",
+    )
     max_staleness: PositiveInt = Field(
         2, description="oldest policy version a group may start with, in steps"
     )
@@ -153,14 +171,24 @@ class Config(Section):
     seeds: tuple[NonNegativeInt, ...] = Field((0,), min_length=1)
     results_from: Literal["results", "published"] = "results"
     data_root: Path | None = Field(None, description="folder of the official AgentBench records")
-    tasks: dict[str, TaskConfig] = Field(min_length=1)
+    tasks: dict[Name, TaskConfig] = Field(min_length=1)
     policy: PolicyConfig = PolicyConfig()
     warm_start: WarmStartConfig = WarmStartConfig()
+    clones: dict[Name, CloneConfig] = Field(default_factory=dict, description="by name")
+    single_task_runs: bool = Field(True, description="also train one policy per task")
     algorithm: AlgorithmConfig = AlgorithmConfig()
     training: TrainingConfig = TrainingConfig()
     rollout: RolloutConfig = RolloutConfig()
     pipeline: PipelineConfig = PipelineConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
+
+    @field_validator("tasks", "clones", mode="before")
+    @classmethod
+    def _null_removes(cls, table: Any) -> Any:
+        """An overlay cannot delete a key, so `name: null` takes an entry of a table out."""
+        if not isinstance(table, dict):
+            return table
+        return {name: entry for name, entry in table.items() if entry is not None}
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -176,4 +204,30 @@ class Config(Section):
             raise ValueError(
                 f"policy.heads: {self.policy.heads} must divide hidden_size {self.policy.hidden_size}"
             )
+        if self.clones:
+            self._check_clones()
         return self
+
+    def _check_clones(self) -> None:
+        if self.warm_start.stages:
+            raise ValueError("warm_start.stages: write the stages under clones.<name>.stages")
+        known = ("base", *self.clones)
+        for name in self.clones:
+            if name in ("base", "random", "expert", "multi-task") or name.startswith("single-"):
+                raise ValueError(f"clones.{name}: the name is taken by a policy of the workflow")
+        starts = {f"clones.{name}.start": clone.start for name, clone in self.clones.items()}
+        for key, start in {**starts, "training.start": self.training.start}.items():
+            if start not in known:
+                raise ValueError(f"{key}: {start!r} is none of {', '.join(known)}")
+        for name in self.clones:
+            self.ancestors(name)
+
+    def ancestors(self, clone: str) -> tuple[str, ...]:
+        """The policies that `clone` continues from, nearest first; the last one is `base`."""
+        chain: list[str] = []
+        while not chain or chain[-1] != "base":
+            start = self.clones[chain[-1] if chain else clone].start
+            if start == clone or start in chain:
+                raise ValueError(f"clones.{clone}.start: the chain of starts never reaches base")
+            chain.append(start)
+        return tuple(chain)

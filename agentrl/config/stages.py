@@ -1,0 +1,76 @@
+"""Which settings decide the numbers of which stage, and which policies an experiment has.
+
+A stage of the workflow is given only these settings, so that an edit reruns exactly what it
+touches: another evaluation does not train again, a new seed leaves the old ones alone.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import yaml
+
+from agentrl.config.models import Config
+
+MULTI_TASK = "multi-task"
+SINGLE_TASK = "single-"
+REFERENCES = ("random", "expert")
+"""Rows of the main table that need no policy."""
+
+_SECTIONS = {
+    "base": ("policy",),
+    "clone": ("policy", "warm_start"),
+    "train": ("policy", "algorithm", "training", "rollout", "pipeline"),
+    "evaluate": ("policy", "rollout", "evaluation"),
+}
+
+
+def training_runs(config: Config) -> dict[str, tuple[str, ...]]:
+    """The RL runs by name, each with its tasks: all of them, then one by one."""
+    tasks = tuple(config.tasks)
+    runs = {MULTI_TASK: tasks}
+    if config.single_task_runs and len(tasks) > 1:
+        runs |= {SINGLE_TASK + task: (task,) for task in tasks}
+    return runs
+
+
+def evaluated_rows(config: Config) -> tuple[str, ...]:
+    """Rows of the main table, in its order."""
+    return (*REFERENCES, *config.clones, *training_runs(config))
+
+
+def stages(config: Config) -> tuple[str, ...]:
+    """Every stage: `base`, `clone-NAME`, `train-RUN`, `evaluate`."""
+    clones = (f"clone-{name}" for name in config.clones)
+    runs = (f"train-{run}" for run in training_runs(config))
+    return ("base", *clones, *runs, "evaluate")
+
+
+def stage_settings(config: Config, stage: str) -> dict[str, Any]:
+    """The settings of one of `stages`, all defaults spelled out, as plain data.
+
+    Left out: what the stage does not read (seeds, the sizes of splits it never opens, tasks of
+    other runs) and `data_root` where no task of the stage reads official records.
+    """
+    kind, _, name = stage.partition("-")
+    names = training_runs(config)[name] if kind == "train" else tuple(config.tasks)
+    unused = (
+        {"train_samples", "dev_samples", "train_split"} if kind == "evaluate" else {"std_samples"}
+    )
+    tasks = {task: config.tasks[task] for task in names}
+    settings = config.model_dump(mode="json", include=set(_SECTIONS[kind]))
+    settings["tasks"] = {
+        task: entry.model_dump(mode="json", exclude=unused) for task, entry in tasks.items()
+    }
+    if kind == "clone":
+        settings["warm_start"]["stages"] = [
+            part.model_dump(mode="json") for part in config.clones[name].stages
+        ]
+    if any(entry.source == "official" for entry in tasks.values()):
+        settings["data_root"] = str(config.data_root)
+    return settings
+
+
+def to_yaml(settings: dict[str, Any]) -> str:
+    """Canonical text: the same settings give the same bytes, in whatever order they came."""
+    return yaml.safe_dump(settings, sort_keys=True, allow_unicode=True)
