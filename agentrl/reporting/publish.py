@@ -1,0 +1,58 @@
+"""Copies what figures are drawn from into `published/`, with checksums.
+
+    python -m agentrl.reporting.publish results/mini published/mini
+
+No rule does this: a person decides which numbers are shipped. `verify` says whether the files are
+still those that were published.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from agentrl.errors import AgentRLError, DataError
+
+FILES = ("episodes.parquet", "history.parquet", "provenance.json")
+SUMS = "SHA256SUMS"
+
+
+def publish(results: Path, published: Path) -> None:
+    """Copy `FILES` of a finished run and write their checksums."""
+    missing = [name for name in FILES if not (results / name).is_file()]
+    if missing:
+        raise DataError(f"{results / missing[0]} does not exist: finish the workflow first")
+    published.mkdir(parents=True, exist_ok=True)
+    for name in FILES:
+        shutil.copyfile(results / name, published / name)
+    lines = [f"{_digest(published / name)}  {name}\n" for name in FILES]
+    (published / SUMS).write_text("".join(lines), encoding="utf-8")
+
+
+def verify(published: Path) -> None:
+    """Raises `DataError` naming the first file that differs from its checksum."""
+    for line in (published / SUMS).read_text(encoding="utf-8").splitlines():
+        digest, name = line.split("  ", 1)
+        path = published / name
+        if not path.is_file() or _digest(path) != digest:
+            raise DataError(f"{path} is not the file that was published: its checksum differs")
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def main(arguments: Sequence[str]) -> None:
+    if len(arguments) != 2:
+        sys.exit("usage: python -m agentrl.reporting.publish RESULTS PUBLISHED")
+    try:
+        publish(Path(arguments[0]), Path(arguments[1]))
+    except AgentRLError as error:
+        sys.exit(f"error: {error}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
