@@ -1,0 +1,146 @@
+"""From rewards to advantages: pure functions on tensors over the N trajectories of one step.
+
+Invariants: groups are made by id, never by position; an advantage that cannot be computed is
+absent (NaN here, so that it cannot pass for a number), never 0 by accident; a dead group - no
+spread, or a single survivor - is exactly 0 (invariant 5). A missing reward enters no baseline
+(invariant 4), nor does a trajectory without a sampled token (pitfall 19). Statistics are two-pass
+in float64 (pitfall 15), over sampled tokens only (pitfall 8).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from agentrl.config.models import AlgorithmConfig
+from agentrl.messages import Status
+
+SPREAD_FLOOR = 1.0e-4
+"""Rewards closer than this are equal; no advantage is divided by less (corrected preset)."""
+FAITHFUL_EPSILON = 1.0e-6
+"""Added to every std by the reference code."""
+
+
+@dataclass(frozen=True, slots=True)
+class Advantages:
+    """One advantage a trajectory, given to each of its sampled tokens."""
+
+    values: Tensor
+    """float64[N], NaN where absent"""
+    dead: Tensor
+    """bool[N]: present, in a group without spread"""
+
+    @property
+    def present(self) -> Tensor:
+        """bool[N]: has an advantage, be it 0."""
+        return ~self.values.isnan()
+
+
+def training_reward(
+    status: Status, reward: float | None, incomplete_reward: float | None
+) -> float | None:
+    """The reward that training uses: `incomplete_reward`, if set, replaces that of a truncated or
+    invalid ending (paper §5.2: -0.2). A missing reward stays missing."""
+    incomplete = status.is_truncation or status.is_invalid
+    return incomplete_reward if incomplete and None not in (reward, incomplete_reward) else reward
+
+
+def group_advantages(
+    rewards: Tensor, group_ids: Tensor, *, normalize_std: bool, epsilon: float | None = None
+) -> Advantages:
+    """GRPO: r - mean r over the group's present rewards, divided by their std if asked.
+
+    Args:
+        rewards: float[N]; NaN or infinite means missing.
+        group_ids: int[N].
+        normalize_std: divide by the group's unbiased std.
+        epsilon: added to the std (reference code); None floors it at `SPREAD_FLOOR` instead.
+    """
+    rewards = rewards.double()
+    present = rewards.isfinite()
+    known = torch.where(present, rewards, 0.0)
+    _, group = torch.unique(group_ids, return_inverse=True)
+    groups = int(group.max()) + 1 if len(group) else 0
+    size = _sum_by(present.double(), group, groups)
+    mean = _sum_by(known, group, groups) / size.clamp(min=1)
+    centred = torch.where(present, known - mean[group], 0.0)
+    spread = _extreme_by(centred, group, groups, "amax") - _extreme_by(
+        centred, group, groups, "amin"
+    )
+    dead = ((size < 2) | (spread <= SPREAD_FLOOR))[group]
+    if normalize_std:
+        variance = _sum_by(centred.square(), group, groups) / (size - 1).clamp(min=1)
+        centred = centred / _divisor(variance.sqrt(), epsilon)[group]
+    values = torch.where(dead, 0.0, centred)
+    return Advantages(torch.where(present, values, torch.nan), dead & present)
+
+
+def task_normalize(
+    advantages: Advantages,
+    tokens: Tensor,
+    task_ids: Tensor,
+    *,
+    dead_in_statistics: bool,
+    epsilon: float | None = None,
+) -> Advantages:
+    """Paper Eq. 1: (A - mean) / std over all sampled token-level advantages of a task in the step.
+
+    A trajectory's tokens share one advantage, so it counts once for each of them. Dead groups stay
+    out of the statistics and at exactly 0 (pitfall 14) unless `dead_in_statistics`, which is what
+    the reference code does. A task with fewer than two counted tokens gets 0, never NaN.
+
+    Args:
+        tokens: int[N], sampled tokens of each trajectory.
+        task_ids: int[N], 0 … number of tasks - 1.
+        epsilon: as in `group_advantages`.
+    """
+    counted = advantages.present if dead_in_statistics else advantages.present & ~advantages.dead
+    weight = torch.where(counted, tokens.double(), 0.0)
+    known = torch.where(counted, advantages.values, 0.0)
+    tasks = int(task_ids.max()) + 1 if len(task_ids) else 0
+    total = _sum_by(weight, task_ids, tasks)
+    mean = _sum_by(weight * known, task_ids, tasks) / total.clamp(min=1)
+    centred = torch.where(counted, known - mean[task_ids], 0.0)
+    variance = _sum_by(weight * centred.square(), task_ids, tasks) / (total - 1).clamp(min=1)
+    values = centred / _divisor(variance.sqrt(), epsilon)[task_ids]
+    return Advantages(
+        torch.where(counted, values, torch.where(advantages.present, 0.0, torch.nan)),
+        advantages.dead,
+    )
+
+
+def compute_advantages(
+    rewards: Tensor, group_ids: Tensor, task_ids: Tensor, tokens: Tensor, config: AlgorithmConfig
+) -> Advantages:
+    """The advantages of one step as `config` (its preset resolved) says; shapes [N] as above."""
+    epsilon = FAITHFUL_EPSILON if config.preset == "faithful" else None
+    out = group_advantages(
+        torch.where(tokens > 0, rewards.double(), torch.nan),
+        group_ids,
+        normalize_std=config.normalize_std,
+        epsilon=epsilon,
+    )
+    if config.task_normalization:
+        out = task_normalize(
+            out,
+            tokens,
+            task_ids,
+            dead_in_statistics=config.dead_groups_in_statistics,
+            epsilon=epsilon,
+        )
+    return out
+
+
+def _divisor(std: Tensor, epsilon: float | None) -> Tensor:
+    return std.clamp(min=SPREAD_FLOOR) if epsilon is None else std + epsilon
+
+
+def _sum_by(values: Tensor, index: Tensor, size: int) -> Tensor:
+    return values.new_zeros(size).index_add(0, index, values)
+
+
+def _extreme_by(values: Tensor, index: Tensor, size: int, which: str) -> Tensor:
+    # Starts from 0: centred values of one group always lie on both sides of it.
+    return values.new_zeros(size).scatter_reduce(0, index, values, which)
