@@ -42,7 +42,8 @@ def learning_curves(history: pd.DataFrame, window: int = 5) -> Figure:
                 axis = axes[row][column]
                 scale = 100.0 if measure == "success_mean" else 1.0
                 for run in _runs(history, task):
-                    _curve(axis, _series(history, run, task, measure) * scale, label(run), window)
+                    name_of_run = "RL, this task only" if run == SINGLE_TASK + task else label(run)
+                    _curve(axis, _series(history, run, task, measure) * scale, name_of_run, window)
                 axis.set_ylim(0, 100 if measure == "success_mean" else None)
                 axis.set_title(task if row == 0 else "")
                 axis.set_ylabel(name if column == 0 else "")
@@ -62,16 +63,15 @@ def staleness(history: pd.DataFrame, window: int = 5) -> Figure:
 
 
 def throughput(history: pd.DataFrame, window: int = 5) -> Figure:
-    """Sampled tokens a second, and which share of a step nobody but the engines worked."""
-
-    def seconds(whole: pd.DataFrame) -> pd.Series:
-        """A step's wall time: training overlaps generation, waiting is what it did not cover."""
-        return whole[["seconds_generate", "seconds_train", "seconds_wait"]].sum(axis=1)
-
+    """Sampled tokens a second of wall time, and how long each half of a step stood still."""
     panels: dict[str, Callable[[pd.DataFrame], pd.Series]] = {
-        "sampled tokens per second": lambda whole: whole["sampled_tokens"] / seconds(whole),
-        "wall time of a step (s)": seconds,
-        "of it in training (%)": lambda whole: 100 * whole["seconds_train"] / seconds(whole),
+        "sampled tokens per second": lambda whole: whole["sampled_tokens"] / whole["seconds"],
+        "engines waiting (% of a step)": lambda whole: (
+            100 * whole["seconds_wait"] / whole["seconds"]
+        ),
+        "learner idle (% of a step)": lambda whole: (
+            100 * (1 - whole["seconds_train"] / whole["seconds"])
+        ),
     }
     return _whole_step_figure(history, panels, window)
 

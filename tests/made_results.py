@@ -1,0 +1,139 @@
+"""Made-up result files of the right shape, for tests of what reads them. Never committed as results."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+RATES = {
+    "random": {"alfworld": 0.02, "dbbench": 0.01},
+    "expert": {"alfworld": 1.0, "dbbench": 1.0},
+    "cloned": {"alfworld": 0.4, "dbbench": 0.55},
+    "multi-task": {"alfworld": 0.6, "dbbench": 0.7},
+    "single-alfworld": {"alfworld": 0.55, "dbbench": 0.3},
+    "single-dbbench": {"alfworld": 0.1, "dbbench": 0.72},
+}
+
+
+def evaluation(
+    row: str,
+    outcomes: Mapping[str, Iterable[float | None]],
+    *,
+    seed: int = 0,
+    mode: str = "sampled",
+    repeat: int = 0,
+) -> pd.DataFrame:
+    """One evaluation; `outcomes[task]` lists each sample's success, None for a failed episode."""
+    return pd.DataFrame(
+        {
+            "row": row,
+            "run_seed": seed,
+            "task": task,
+            "level": "easy",
+            "split": "std",
+            "index": index,
+            "repeat": repeat,
+            "mode": mode,
+            "status": "completed" if outcome is not None else "task error",
+            "reward": np.nan if outcome is None else float(outcome),
+            "success": np.nan if outcome is None else float(outcome),
+            "turns": 4,
+            "invalid_calls": 0,
+            "tokens": 40,
+            "policy_version": 3,
+        }
+        for task, results in outcomes.items()
+        for index, outcome in enumerate(results)
+    )
+
+
+def random_evaluation(row: str, seed: int = 0, samples: int = 40) -> pd.DataFrame:
+    """Both modes, with the success rates of `RATES` (0.3 for a name it does not have)."""
+    draws = np.random.default_rng([seed, *row.encode()])
+    rates = RATES.get(row, {"alfworld": 0.3, "dbbench": 0.3})
+    return pd.concat(
+        evaluation(
+            row,
+            {task: (draws.random(samples) < rate).astype(float) for task, rate in rates.items()},
+            seed=seed,
+            mode=mode,
+        )
+        for mode in ("sampled", "greedy")
+    )
+
+
+def training_history(tasks: Iterable[str], seed: int = 0, steps: int = 12) -> pd.DataFrame:
+    """Rising curves with the columns that `agentrl.pipeline.history` writes."""
+    draws = np.random.default_rng([seed, 7])
+    rows = []
+    for step in range(steps):
+        for task in (*tasks, "*"):
+            success = 0.2 + 0.5 * step / steps + 0.05 * float(draws.standard_normal())
+            rows.append(
+                {
+                    "step": step,
+                    "task": task,
+                    "version": step,
+                    "episodes": 64,
+                    "reward_mean": success,
+                    "success_mean": success,
+                    "turns_mean": 5.0,
+                    "invalid_calls": 0.5,
+                    "truncated": 3,
+                    "failures": 0,
+                    "sampled_tokens": 2000 + 10 * step,
+                    "staleness_mean": min(step, 1) * 0.8,
+                    "staleness_max": float(min(step, 2)),
+                    "stale_share": 0.25,
+                    "dead_groups": 2,
+                }
+            )
+            if task == "*":
+                learner = {"loss": 0.1, "clip_fraction": 0.01, "ratio_mean": 1.0}
+                timings = {"seconds_generate": 2.0, "seconds_train": 1.0, "seconds_wait": 0.2}
+                timings["seconds"] = 3.2
+                rows[-1] |= learner | timings | {"kl_behaviour": 0.001, "grad_norm": 0.4}
+    return pd.DataFrame(rows)
+
+
+def provenance_record(**facts: object) -> str:
+    """A sidecar as `agentrl.provenance` writes it."""
+    record = {
+        "commit": "0123456789abcdef0123456789abcdef01234567",
+        "dirty": False,
+        "versions": {"torch": "2.13.0"},
+        "machine": {"cores": 2, "processor": "Test CPU", "gpus": []},
+    }
+    return json.dumps(record | facts)
+
+
+def write_collected(folder: Path, seeds: int = 1) -> Path:
+    """`episodes.parquet`, `history.parquet`, `provenance.json` as the collect rule leaves them."""
+    from agentrl.reporting.collect import collect
+
+    evaluations, histories, policies = [], [], []
+    for seed in range(seeds):
+        for row in RATES:
+            path = folder / "evaluate" / row / f"seed{seed}.parquet"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            random_evaluation(row, seed).to_parquet(path)
+            path.with_suffix(".provenance.json").write_text(provenance_record())
+            evaluations.append(path)
+        for run, tasks in {
+            "multi-task": ("alfworld", "dbbench"),
+            "single-alfworld": ("alfworld",),
+            "single-dbbench": ("dbbench",),
+        }.items():
+            place = folder / "train" / run / f"seed{seed}"
+            place.mkdir(parents=True, exist_ok=True)
+            training_history(tasks, seed).to_parquet(place / "history.parquet")
+            facts = {"steps": 12, "episodes": 768, "tokens": 24000, "seconds": 38.0}
+            (place / "provenance.json").write_text(provenance_record(**facts))
+            histories.append(place / "history.parquet")
+            policies.append(place / "provenance.json")
+    collect(folder, evaluations, histories, policies, {"multi-task": "warm-start"})
+    return folder
