@@ -5,6 +5,7 @@ The defaults are those of scale `mini`; `config/scales/*.yaml` overlay them.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -81,8 +82,26 @@ class CloneConfig(Section):
     stages: tuple[WarmStartStage, ...] = Field(min_length=1)
 
 
+FAITHFUL: Mapping[str, Any] = {
+    "normalize_std": True,
+    "task_normalization": True,
+    "dead_groups_in_statistics": True,
+    "clip_low": 0.2,
+    "clip_high": 0.2,
+    "dual_clip": 3.0,
+    "kl_coefficient": 1.0e-4,
+    "incomplete_reward": -0.2,
+}
+"""The released 14B five-task settings and the code behind them (paper.md §5.2, §5.6). Kept fault:
+zero-variance groups enter the task statistics and get a non-zero advantage (7). Not kept: the raw
+reward as advantage of a group of one, and NaN for a task with one token (6)."""
+
+
 class AlgorithmConfig(Section):
-    """From rewards to a loss. `spec`: paper Eq. 1, GRPO, PPO clip with dual clip."""
+    """From rewards to a loss. `spec`: paper Eq. 1, GRPO, PPO clip with dual clip.
+
+    A preset gives the values of the keys that are not set.
+    """
 
     preset: Literal["corrected", "faithful"] = "corrected"
     normalize_std: bool = Field(False, description="divide group advantages by their std (GRPO)")
@@ -97,6 +116,14 @@ class AlgorithmConfig(Section):
     incomplete_reward: float | None = Field(
         None, description="reward of a truncated or invalid ending in training; none keeps it"
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _apply_preset(cls, data: Any) -> Any:
+        # Here, so that settings written out and read again are the same settings.
+        if isinstance(data, Mapping) and data.get("preset") == "faithful":
+            return {**FAITHFUL, **data}
+        return data
 
 
 class TrainingConfig(Section):

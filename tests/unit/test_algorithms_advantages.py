@@ -16,7 +16,6 @@ from agentrl.algorithms.advantages import (
     task_normalize,
     training_reward,
 )
-from agentrl.algorithms.presets import resolve_preset
 from agentrl.config.models import AlgorithmConfig
 from agentrl.messages import Status
 
@@ -143,7 +142,7 @@ def test_dead_group_stays_at_zero_after_task_normalization():
 
 
 def test_faithful_gives_dead_groups_what_the_released_code_does():
-    config = resolve_preset(AlgorithmConfig(preset="faithful", normalize_std=False))
+    config = AlgorithmConfig(preset="faithful", normalize_std=False)
     out = compute_advantages(*dead_group_step(), config)
     # with the 60 dead tokens at 0: mean (10 - 30) / 140 = -1/7, so failures come out positive
     every = expand([0.5, -0.5, 0.5, -0.5, 0.0, 0.0], [10, 30, 10, 30, 30, 30])
@@ -164,14 +163,14 @@ def test_most_groups_dead_as_in_the_simulation_of_the_paper():
     step = (floats(*rewards), ids(*groups), torch.zeros(512, dtype=torch.int64), ids(*tokens))
     corrected = compute_advantages(*step, AlgorithmConfig())
     assert (corrected.values[:320] == 0.0).all()
-    faithful = compute_advantages(*step, resolve_preset(AlgorithmConfig(preset="faithful")))
+    faithful = compute_advantages(*step, AlgorithmConfig(preset="faithful"))
     assert 0.15 < faithful.values[0].item() < 0.4
 
 
 @pytest.mark.parametrize("preset", ["corrected", "faithful"])
 @pytest.mark.parametrize("tokens", [[0, 0], [1, 0], [1, 1]])
 def test_task_with_hardly_a_token_has_no_nan(preset, tokens):
-    config = resolve_preset(AlgorithmConfig(preset=preset))
+    config = AlgorithmConfig(preset=preset)
     out = compute_advantages(
         floats(1, 0, 1, 0), ids(0, 0, 1, 1), ids(0, 0, 1, 1), ids(5, 5, *tokens), config
     )
@@ -210,7 +209,7 @@ def test_empty_step():
     st.sampled_from(["corrected", "faithful"]),
 )
 def test_any_step_is_finite_bounded_and_of_unit_scale(members, preset):
-    config = resolve_preset(AlgorithmConfig(preset=preset))
+    config = AlgorithmConfig(preset=preset)
     groups = ids(*(g for g, _, _ in members))
     tasks = groups % 2
     tokens = ids(*(n for _, _, n in members))
@@ -250,8 +249,8 @@ def test_training_reward(status, reward, replacement, expected):
 
 
 def test_preset_fills_only_what_was_not_set():
-    config = resolve_preset(AlgorithmConfig(preset="faithful", clip_high=0.3))
+    config = AlgorithmConfig(preset="faithful", clip_high=0.3)
     assert (config.clip_high, config.clip_low, config.kl_coefficient) == (0.3, 0.2, 1e-4)
     assert config.dead_groups_in_statistics and config.incomplete_reward == -0.2
-    assert resolve_preset(config) == config
-    assert resolve_preset(AlgorithmConfig()) == AlgorithmConfig()
+    assert AlgorithmConfig.model_validate(config.model_dump(mode="json")) == config
+    assert AlgorithmConfig().clip_high == 0.28
