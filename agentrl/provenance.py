@@ -27,6 +27,7 @@ FLOORS = {
     "clone": ("training", "rollout", "tasks"),
     "train": ("algorithms", "hosting", "pipeline", "rollout", "tasks", "training"),
     "evaluate": ("evaluation", "hosting", "rollout", "tasks"),
+    "figures": ("reporting",),
 }
 """Packages whose code decides the numbers of each kind of stage (`agentrl.config.stages`)."""
 COMMON = ("messages.py", "randomness.py")
@@ -107,7 +108,7 @@ def code_digest(stage: str) -> str:
     """Digest of the code that decides a stage's numbers: `algorithms:1f… hosting:a0… …`.
 
     `stage` is a name of `agentrl.config.stages` ("base", "clone-cloned", "train-multi-task",
-    "evaluate"). One short digest a package, so that a changed one can be named.
+    "evaluate") or "figures". One short digest a package, so that a changed one can be named.
     """
     floors = FLOORS[stage.partition("-")[0]]
     parts = {floor: _digest_files(PACKAGE / floor) for floor in floors}

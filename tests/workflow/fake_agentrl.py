@@ -1,0 +1,66 @@
+"""Stands in for the `agentrl` command where a test is about the workflow, not about training.
+
+Writes made-up files of the right shape at once. `notebook run` and the checks of settings are real.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+
+sys.path[:0] = [str(Path.cwd()), os.environ["MADE_RESULTS"]]
+
+from made_results import provenance_record, random_evaluation, training_history  # noqa: E402
+
+from agentrl.config import load, resolve  # noqa: E402
+from agentrl.config.stages import to_yaml  # noqa: E402
+from agentrl.reporting.notebook import run_notebook  # noqa: E402
+
+
+def write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("command", nargs="+")
+    for flag in ("config", "policy", "name", "run", "split", "state", "settings", "executed"):
+        parser.add_argument(f"--{flag}")
+    parser.add_argument("--output", type=Path)
+    parser.add_argument("--seed", type=int)
+    parser.add_argument("-p", action="append", default=[])
+    given = parser.parse_args()
+    match given.command:
+        case ["config", "write"]:
+            settings = json.loads(given.settings)
+            resolve(settings)
+            write(given.output, to_yaml(settings))
+        case ["policy", "create"] | ["warm-start"]:
+            load([Path(given.config)])
+            write(given.output / "config.json", "{}")
+            write(given.output / "provenance.json", provenance_record(steps=3, tokens=300))
+        case ["train"]:
+            assert Path(given.policy).is_dir()
+            write(given.output / "policy" / "config.json", "{}")
+            write(given.output / "trajectories" / "step0.parquet", "")
+            tasks = load([Path(given.config)]).tasks
+            training_history(tasks, given.seed).to_parquet(given.output / "history.parquet")
+            write(given.output / "provenance.json", provenance_record(steps=12, tokens=24000))
+        case ["evaluate"]:
+            assert given.policy in ("random", "expert") or Path(given.policy).is_dir()
+            given.output.parent.mkdir(parents=True, exist_ok=True)
+            random_evaluation(given.name, given.seed).to_parquet(given.output)
+            write(given.output.with_suffix(".provenance.json"), provenance_record())
+        case ["notebook", "run", source]:
+            pairs = (item.partition("=") for item in given.p)
+            run_notebook(Path(source), Path(given.executed), {name: v for name, _, v in pairs})
+        case other:
+            sys.exit(f"fake agentrl: {other}")
+
+
+if __name__ == "__main__":
+    main()

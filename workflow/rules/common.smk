@@ -1,0 +1,145 @@
+# Settings, names and input functions of all stages. The only file with functions.
+import json
+import sys
+from pathlib import Path
+
+from snakemake.exceptions import WorkflowError
+
+from agentrl.config import resolve
+from agentrl.config.stages import (
+    MULTI_TASK,
+    REFERENCES,
+    evaluated_rows,
+    stage_settings,
+    stages,
+    training_runs,
+)
+from agentrl.errors import ConfigError
+from agentrl.provenance import code_digest
+
+# Jobs must find this environment's programs even when it is not activated.
+shell.prefix(f'export PATH="{Path(sys.executable).parent}:$PATH"; ')
+
+try:
+    CONFIG = resolve(config)
+except ConfigError as problem:
+    # One line for a person; an exception would be shown with Snakemake's own trace of this file.
+    sys.exit(f"error: {problem}")
+
+SCALE = CONFIG.scale
+SEEDS = CONFIG.seeds
+CLONES = tuple(CONFIG.clones)
+RUNS = training_runs(CONFIG)
+ROWS = evaluated_rows(CONFIG)
+STAGES = stages(CONFIG)
+PUBLISHED = CONFIG.results_from == "published"
+SHOWN = f"{CONFIG.results_from}/{SCALE}"
+FIGURES = [
+    *expand(f"paper_figures/{SCALE}/main_table.{{end}}", end=("csv", "md", "tex")),
+    *expand(
+        f"paper_figures/{SCALE}/{{figure}}.{{end}}",
+        figure=("learning_curves", "staleness", "throughput"),
+        end=("pdf", "svg", "png"),
+    ),
+]
+
+
+wildcard_constraints:
+    seed=r"\d+",
+    stage="|".join(STAGES),
+    clone="|".join(CLONES) or "none",
+    run="|".join(RUNS),
+    row="|".join(ROWS),
+
+
+def wanted_results():
+    """Policies, histories, evaluations and the tour; nothing where published numbers are shown."""
+    if PUBLISHED:
+        return []
+    return [
+        *(
+            policy_folder(name, seed)
+            for name in ("base", *CLONES, *RUNS)
+            for seed in SEEDS
+        ),
+        *expand(
+            f"results/{SCALE}/train/{{run}}/seed{{seed}}/history.parquet",
+            run=RUNS,
+            seed=SEEDS,
+        ),
+        *evaluations(),
+        f"results/{SCALE}/notebooks/tour.ipynb",
+    ]
+
+
+def policy_folder(name, seed):
+    """Where a policy lies, by its name: `base`, a clone or a training run."""
+    if name in RUNS:
+        return f"results/{SCALE}/train/{name}/seed{seed}/policy"
+    if name not in ("base", *CLONES):
+        raise WorkflowError(
+            f"config key 'training.start': {name!r} is not under clones"
+        )
+    return f"results/{SCALE}/policies/{name}/seed{seed}"
+
+
+def clone_start(wildcards):
+    """The policy that a clone continues from."""
+    return policy_folder(CONFIG.clones[wildcards.clone].start, wildcards.seed)
+
+
+def training_start(wildcards):
+    """The policy that RL starts from."""
+    return policy_folder(CONFIG.training.start, wildcards.seed)
+
+
+def evaluated_policy(wildcards):
+    """The policy of one row; none for the rows that need none."""
+    if wildcards.row in REFERENCES:
+        return []
+    return policy_folder(wildcards.row, wildcards.seed)
+
+
+def policy_argument(wildcards, input):
+    """What `agentrl evaluate --policy` is given."""
+    return input.get("policy") or wildcards.row
+
+
+def evaluations():
+    """The episodes of every row and seed."""
+    return expand(
+        f"results/{SCALE}/evaluate/{{row}}/seed{{seed}}.parquet", row=ROWS, seed=SEEDS
+    )
+
+
+def training_files(name):
+    """One file of every training run and seed."""
+    return expand(
+        f"results/{SCALE}/train/{{run}}/seed{{seed}}/{name}", run=RUNS, seed=SEEDS
+    )
+
+
+def policy_records():
+    """Where each clone's and run's training is recorded."""
+    clones = expand(
+        f"results/{SCALE}/policies/{{clone}}/seed{{seed}}/provenance.json",
+        clone=CLONES,
+        seed=SEEDS,
+    )
+    return [*clones, *training_files("provenance.json")]
+
+
+def settings_of(wildcards):
+    """The settings that decide a stage's numbers, as JSON: equal settings give equal text."""
+    return json.dumps(stage_settings(CONFIG, wildcards.stage), sort_keys=True)
+
+
+def clone_code(wildcards):
+    """Digest of the code that decides a clone."""
+    return code_digest(f"clone-{wildcards.clone}")
+
+
+def starts():
+    """Which policy each clone and run continues from, as JSON."""
+    clones = {name: clone.start for name, clone in CONFIG.clones.items()}
+    return json.dumps({**clones, **dict.fromkeys(RUNS, CONFIG.training.start)})

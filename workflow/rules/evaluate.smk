@@ -1,0 +1,55 @@
+# Every row of the main table plays the same held-out samples.
+
+
+rule evaluate_policy:
+    input:
+        config=f"results/{SCALE}/config/evaluate.yaml",
+        policy=evaluated_policy,
+    output:
+        episodes=f"results/{SCALE}/evaluate/{{row}}/seed{{seed}}.parquet",
+        provenance=f"results/{SCALE}/evaluate/{{row}}/seed{{seed}}.provenance.json",
+    log:
+        f"logs/{SCALE}/evaluate_policy/{{row}}/seed{{seed}}.log",
+    benchmark:
+        f"benchmarks/{SCALE}/evaluate_policy/{{row}}/seed{{seed}}.tsv"
+    conda:
+        "../../environment.yml"
+    threads: 2
+    resources:
+        mem_mb=4000,
+        runtime=120,
+    params:
+        policy=policy_argument,
+        code=code_digest("evaluate"),
+    message:
+        "Evaluation: {wildcards.row}, seed {wildcards.seed}"
+    shell:
+        "agentrl evaluate --config {input.config} --policy {params.policy} --name {wildcards.row}"
+        " --split std --seed {wildcards.seed} --output {output.episodes} > {log} 2>&1"
+
+
+# One file each for episodes, histories and provenance: what figures are drawn from.
+rule collect_results:
+    input:
+        evaluations=evaluations(),
+        histories=training_files("history.parquet"),
+        policies=[policy_folder(name, seed) for name in CLONES for seed in SEEDS],
+        records=training_files("provenance.json"),
+    output:
+        episodes=f"results/{SCALE}/episodes.parquet",
+        history=f"results/{SCALE}/history.parquet",
+        provenance=f"results/{SCALE}/provenance.json",
+    log:
+        f"logs/{SCALE}/collect_results.log",
+    conda:
+        "../../environment.yml"
+    params:
+        folder=subpath(output.episodes, parent=True),
+        records=policy_records(),
+        starts=starts(),
+    message:
+        "Collecting episodes and histories"
+    shell:
+        "python -m agentrl.reporting.collect {params.folder} --evaluations {input.evaluations}"
+        " --histories {input.histories} --policies {params.records} --starts {params.starts:q}"
+        " > {log} 2>&1"
