@@ -114,7 +114,7 @@ def task_normalize(
 def compute_advantages(
     rewards: Tensor, group_ids: Tensor, task_ids: Tensor, tokens: Tensor, config: AlgorithmConfig
 ) -> Advantages:
-    """The advantages of one step as `config` (its preset resolved) says; shapes [N] as above."""
+    """The advantages of one step as `config` says; shapes [N] as above."""
     epsilon = FAITHFUL_EPSILON if config.preset == "faithful" else None
     out = group_advantages(
         torch.where(tokens > 0, rewards.double(), torch.nan),

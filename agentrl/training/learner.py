@@ -1,0 +1,366 @@
+"""Trajectories in, better weights out: advantages, minibatches, gradient steps.
+
+Invariants: the learner sees the ids that the engine sampled (1) and a mask made with them (7 of the
+pitfalls); the loss of an optimiser step is Σ over its tokens / all its sampled tokens, however it
+is cut (7); what a step does depends on its trajectories and (seed, step), never on their order, the
+clock or what ran before (8), so a restored learner goes on bit by bit (9); an engine that does not
+sample from the distribution that is trained on is noticed at the first step (pitfall 22).
+
+Dead groups: their trajectories are left out of the backward pass - advantage and KL alike - but
+their tokens count in the loss's denominator, so a step with few live groups is a small step
+(pitfall 13). With `dead_groups_in_statistics` they are trained on like any other.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from accelerate import Accelerator
+
+from agentrl.algorithms.advantages import Advantages, compute_advantages, training_reward
+from agentrl.algorithms.losses import LossStatistics, policy_loss
+from agentrl.config.models import AlgorithmConfig, Config
+from agentrl.errors import ConfigError, InfrastructureError, StateError
+from agentrl.rollout.policy import Policy, load_policy, save_policy
+from agentrl.rollout.trajectory import Trajectory
+from agentrl.training.batch import MicroBatch, Row, micro_batches, split_minibatches
+from agentrl.training.files import replace_file
+from agentrl.training.scorer import TokenScorer
+from agentrl.training.weights import (
+    WeightsRef,
+    load_state,
+    publish_weights,
+    save_state,
+)
+
+CHECKED_TRAJECTORIES = 4
+"""Per task, in the comparison of engine and learner."""
+ENGINE_TOLERANCE = {"fp32": 1.0e-3, "bf16": 5.0e-2}
+"""Largest mean |log p(engine) - log p(learner)| on equal weights, by `rollout.dtype`."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepBatch:
+    """The trajectories of one step in canonical order, with their advantages; N of each."""
+
+    trajectories: list[Trajectory]
+    tasks: list[str]
+    """Names that task ids count."""
+    task_ids: list[int]
+    advantages: Advantages
+    tokens: list[int]
+    """Sampled tokens that count in the loss: 0 where there is no advantage, or no room."""
+    live: list[bool]
+    """Goes through the backward pass."""
+    too_long: list[bool]
+
+    def row(self, index: int) -> Row:
+        trajectory = self.trajectories[index]
+        return Row(
+            trajectory.token_ids,
+            trajectory.loss_mask.astype(np.float32),
+            self.task_ids[index],
+            float(self.advantages.values[index]),
+            trajectory.behaviour_logprobs,
+        )
+
+    def counts(self) -> dict[str, float]:
+        dead = self.advantages.dead.tolist()
+        groups = {t.group_id for t, is_dead in zip(self.trajectories, dead, strict=True) if is_dead}
+        return {
+            "trajectories": float(len(self.trajectories)),
+            "without_advantage": float((~self.advantages.present).sum()),
+            "dead_groups": float(len(groups)),
+            "trained_trajectories": float(sum(self.live)),
+            "dropped_too_long": float(sum(self.too_long)),
+            "tokens": float(sum(self.tokens)),
+        }
+
+
+def prepare_step(
+    trajectories: Iterable[Trajectory], algorithm: AlgorithmConfig, budget: int
+) -> StepBatch:
+    """Rewards, advantages and the choice of what is trained on, for one step.
+
+    A trajectory that the model would have to read past `budget` tokens is dropped and counted; its
+    reward stays in its group's baseline. Raises `InfrastructureError` for broken log-probabilities.
+    """
+    ordered = sorted(trajectories, key=lambda t: (t.task, *t.key))
+    for trajectory in ordered:
+        if not np.isfinite(trajectory.behaviour_logprobs).all():
+            raise InfrastructureError(
+                f"{trajectory.task} {trajectory.index}, group {trajectory.group_id} member "
+                f"{trajectory.member}: the engine gave a log-probability that is not a number"
+            )
+    tasks = list(dict.fromkeys(t.task for t in ordered))
+    task_ids = [tasks.index(t.task) for t in ordered]
+    rewards = [training_reward(t.status, t.reward, algorithm.incomplete_reward) for t in ordered]
+    sampled = [t.sampled for t in ordered]
+    advantages = compute_advantages(
+        torch.tensor([np.nan if r is None else r for r in rewards], dtype=torch.float64),
+        torch.tensor([t.group_id for t in ordered], dtype=torch.int64),
+        torch.tensor(task_ids, dtype=torch.int64),
+        torch.tensor(sampled, dtype=torch.int64),
+        algorithm,
+    )
+    too_long = [_inputs(t) > budget for t in ordered]
+    usable = [
+        present and not long
+        for present, long in zip(advantages.present.tolist(), too_long, strict=True)
+    ]
+    trained = advantages.present & (
+        (advantages.values != 0) | (algorithm.kl_coefficient > 0) & ~advantages.dead
+    )
+    return StepBatch(
+        ordered,
+        tasks,
+        task_ids,
+        advantages,
+        [n if ok else 0 for n, ok in zip(sampled, usable, strict=True)],
+        [ok and t for ok, t in zip(usable, trained.tolist(), strict=True)],
+        too_long,
+    )
+
+
+def _inputs(trajectory: Trajectory) -> int:
+    """Tokens to be read: all before the last sampled one."""
+    sampled = np.flatnonzero(trajectory.loss_mask)
+    return int(sampled[-1]) if len(sampled) else 0
+
+
+class Learner:
+    """The policy being trained, its optimizer and its step count.
+
+    Args:
+        policy: its model, any Hugging Face causal language model, is trained in float32.
+        seed: of the run; decides the minibatches.
+        reference: the same model once more, which stays as it is; needed when `kl_coefficient` is set.
+    """
+
+    def __init__(self, policy: Policy, config: Config, seed: int, reference: Any = None) -> None:
+        self.algorithm = config.algorithm
+        self.training = config.training
+        if config.rollout.max_total_tokens > self.training.max_tokens_per_microbatch:
+            raise ConfigError(
+                "config key 'training.max_tokens_per_microbatch': "
+                f"{self.training.max_tokens_per_microbatch} is less than rollout.max_total_tokens "
+                f"({config.rollout.max_total_tokens}), so long episodes would never be trained on; "
+                "raise the one or lower the other"
+            )
+        if self.algorithm.kl_coefficient and reference is None:
+            raise ValueError("algorithm.kl_coefficient is set, so a reference model is needed")
+        self.seed = seed
+        self._tokenizer, self._card = policy.tokenizer, policy.card
+        self.step = 0
+        self.engine_tolerance = ENGINE_TOLERANCE[config.rollout.dtype]
+        self._published: int | None = 0  # the version that an engine has of the present weights
+        self._engine_checked = False
+        self.accelerator = Accelerator(mixed_precision="no")  # autocast is ours: see `_autocast`
+        scorer = TokenScorer(policy.model.float(), config.rollout.temperature)
+        optimizer = torch.optim.AdamW(
+            scorer.parameters(),
+            lr=self.training.learning_rate,
+            betas=self.training.betas,
+            weight_decay=self.training.weight_decay,
+        )
+        self.scorer, self.optimizer = self.accelerator.prepare(scorer, optimizer)
+        self.reference: TokenScorer | None = None
+        if self.algorithm.kl_coefficient:
+            frozen = TokenScorer(reference, config.rollout.temperature).requires_grad_(False)
+            self.reference = frozen.to(self.accelerator.device)
+
+    @classmethod
+    def create(cls, policy_path: Path, config: Config, seed: int) -> Learner:
+        """A learner that starts from the policy folder `policy_path` (version 0)."""
+        policy = load_policy(policy_path)
+        reference = load_policy(policy_path).model if config.algorithm.kl_coefficient else None
+        return cls(policy, config, seed, reference)
+
+    @property
+    def model(self) -> Any:
+        return self.accelerator.unwrap_model(self.scorer).model
+
+    def train_step(self, trajectories: Sequence[Trajectory]) -> dict[str, float]:
+        """One step of training on the trajectories of one step; any order.
+
+        Returns means over the tokens that carried a gradient (`LossStatistics.metrics`), also as
+        `<name>/<task>`; `loss` per counted token; counters of `StepBatch.counts`; `grad_norm`,
+        `learning_rate`, `optimizer_steps`, `skipped_minibatches`. A step of dead groups only
+        changes nothing but the step count (pitfall 37).
+        """
+        batch = prepare_step(trajectories, self.algorithm, self.training.max_tokens_per_microbatch)
+        metrics = batch.counts()
+        metrics |= self._check_engine(batch)
+        rate = self.training.learning_rate * min(
+            1.0, (self.step + 1) / max(1, self.training.warmup_steps)
+        )
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        statistics = LossStatistics.empty(len(batch.tasks))
+        counted, norms, skipped = 0, [], 0
+        for epoch in range(self.training.epochs):
+            for part in split_minibatches(
+                [t.group_id for t in batch.trajectories],
+                batch.task_ids,
+                self.training.minibatches,
+                self.seed,
+                self.step,
+                epoch,
+            ):
+                tokens = sum(batch.tokens[index] for index in part)
+                rows = [batch.row(index) for index in part if batch.live[index]]
+                if not rows:
+                    skipped += 1
+                    continue
+                counted += tokens
+                statistics += self.accumulate(rows, tokens, len(batch.tasks))
+                norms.append(self._optimizer_step())
+        self.step += 1
+        if norms:
+            self._published = None
+            metrics["loss"] = statistics.loss / counted
+            metrics["grad_norm"] = sum(norms) / len(norms)
+        metrics |= {
+            "learning_rate": rate,
+            "optimizer_steps": float(len(norms)),
+            "skipped_minibatches": float(skipped),
+        }
+        metrics |= statistics.metrics()
+        for number, task in enumerate(batch.tasks):
+            metrics |= {f"{k}/{task}": v for k, v in statistics.metrics(number).items()}
+        return metrics
+
+    def accumulate(self, rows: Sequence[Row], tokens: int, tasks: int) -> LossStatistics:
+        """Add the gradient of one optimiser step's loss, Σ over `rows` / `tokens`."""
+        statistics = LossStatistics.empty(tasks)
+        for micro in micro_batches(rows, self.training.max_tokens_per_microbatch):
+            micro = micro.to(self.accelerator.device)
+            with self._autocast():
+                scores, entropy = self.scorer(
+                    micro.input_ids, micro.select, micro.targets, with_entropy=True
+                )
+            loss, part = policy_loss(
+                scores[: micro.count],
+                micro.behaviour,
+                micro.advantages,
+                tokens,
+                self.algorithm,
+                task_ids=micro.task_ids,
+                tasks=tasks,
+                entropy=entropy[: micro.count],
+                reference=self._reference_logprobs(micro),
+            )
+            self.accelerator.backward(loss)
+            statistics += part
+        return statistics
+
+    def publish(self, folder: Path, version: int) -> WeightsRef:
+        """Write the weights for the engines as `version`, atomically. Raises `StateError`."""
+        out = publish_weights(self.model, folder, version)
+        self._published = version
+        return out
+
+    def export_policy(self, path: Path) -> None:
+        """Write the present policy as a folder like the one it came from. Raises `StateError`."""
+        provenance = {
+            **self._card.provenance,
+            "training_steps": self.step,
+            "training_seed": self.seed,
+        }
+        save_policy(path, self.model, self._tokenizer, replace(self._card, provenance=provenance))
+
+    def save(self, folder: Path) -> None:
+        """Everything `load` needs, into an existing folder (a snapshot in the making).
+
+        There is no random state to save: the order of minibatches derives from (seed, step).
+        """
+        save_state(folder / "learner.safetensors", self.model, [self.optimizer])
+        record = {"step": self.step, "seed": self.seed, "published": self._published}
+        replace_file(folder / "learner.json", lambda aside: _write_json(aside, record))
+
+    def load(self, folder: Path) -> int:
+        """Go on where `save` was called; returns the step. Raises `StateError`."""
+        try:
+            record = json.loads((folder / "learner.json").read_text(encoding="utf-8"))
+            step, seed, published = record["step"], record["seed"], record["published"]
+        except (OSError, ValueError, KeyError) as error:
+            raise StateError(f"cannot read {folder / 'learner.json'}: {error!r}") from error
+        if seed != self.seed:
+            raise StateError(f"{folder} is the state of seed {seed}, this run has {self.seed}")
+        load_state(folder / "learner.safetensors", self.model, [self.optimizer])
+        self.step, self._published = step, published
+        return self.step
+
+    def close(self) -> None:
+        self.accelerator.free_memory()
+
+    def _autocast(self) -> torch.autocast:
+        # Not Accelerator's: its precision is one per process, a learner's is its own.
+        enabled = self.training.autocast == "bf16"
+        return torch.autocast(self.accelerator.device.type, torch.bfloat16, enabled=enabled)
+
+    def _optimizer_step(self) -> float:
+        norm = float(
+            self.accelerator.clip_grad_norm_(self.scorer.parameters(), self.training.grad_clip)
+        )
+        if not np.isfinite(norm):
+            raise FloatingPointError(f"step {self.step}: the gradient's norm is {norm}")
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        return norm
+
+    @torch.no_grad()
+    def _reference_logprobs(self, micro: MicroBatch) -> torch.Tensor | None:
+        if self.reference is None:
+            return None
+        with self._autocast():
+            scores, _ = self.reference(micro.input_ids, micro.select, micro.targets)
+        out: torch.Tensor = scores[: micro.count]
+        return out
+
+    @torch.no_grad()
+    def _check_engine(self, batch: StepBatch) -> dict[str, float]:
+        """Compare engine and learner once, in float32, on tokens sampled from these very weights.
+
+        Raises `InfrastructureError` when they disagree: another temperature, other weights.
+        """
+        if self._engine_checked or self._published is None:
+            return {}
+        rows, seen = [], [0] * len(batch.tasks)
+        for index, trajectory in enumerate(batch.trajectories):
+            same = trajectory.loss_mask & (trajectory.policy_version == self._published)
+            task = batch.task_ids[index]
+            if same.any() and not batch.too_long[index] and seen[task] < CHECKED_TRAJECTORIES:
+                seen[task] += 1
+                weights = same.astype(np.float32)
+                rows.append(
+                    Row(trajectory.token_ids, weights, behaviour=trajectory.behaviour_logprobs)
+                )
+        if not rows:
+            return {}
+        total, count = 0.0, 0
+        for micro in micro_batches(rows, self.training.max_tokens_per_microbatch):
+            micro = micro.to(self.accelerator.device)
+            scores, _ = self.scorer(micro.input_ids, micro.select, micro.targets)
+            total += float((scores[: micro.count] - micro.behaviour).abs().sum())
+            count += micro.count
+        gap = total / count
+        if not gap <= self.engine_tolerance:
+            raise InfrastructureError(
+                f"engine and learner disagree on version {self._published}: mean |log p| difference "
+                f"{gap:.2g} over {count} tokens, tolerance {self.engine_tolerance:g}; check that the "
+                "engine samples at rollout.temperature, returns processed log-probabilities and "
+                "holds the published weights"
+            )
+        self._engine_checked = True
+        return {"engine_gap": gap}
+
+
+def _write_json(path: Path, record: dict[str, Any]) -> None:
+    path.write_text(json.dumps(record), encoding="utf-8")

@@ -1,0 +1,399 @@
+"""The learner: what a step's gradient depends on, and what it must not depend on."""
+
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from training_toys import (
+    SPANS,
+    config_of,
+    failure,
+    gradients,
+    step_of,
+    tiny_model,
+    trajectory,
+)
+
+from agentrl.errors import ConfigError, InfrastructureError, StateError
+from agentrl.messages import Status
+from agentrl.rollout.policy import Policy
+from agentrl.training.files import sha256
+from agentrl.training.learner import Learner, prepare_step
+
+
+@pytest.fixture
+def model():
+    return tiny_model()
+
+
+def learner_of(config=None, seed=0, model=None):
+    config = config or config_of()
+    reference = tiny_model(1) if config.algorithm.kl_coefficient else None
+    policy = Policy(model or tiny_model(), None, None, None)
+    return Learner(policy, config, seed, reference)
+
+
+def gradient_of(trajectories, config=None, *, denominator=None):
+    """The gradient of the loss over all `trajectories` as one optimiser step."""
+    learner = learner_of(config)
+    batch = prepare_step(
+        trajectories, learner.algorithm, learner.training.max_tokens_per_microbatch
+    )
+    rows = [batch.row(index) for index, live in enumerate(batch.live) if live]
+    learner.accumulate(rows, denominator or sum(batch.tokens), len(batch.tasks))
+    return gradients(learner.model)
+
+
+def assert_close(left, right, tolerance=1e-6):
+    assert left.keys() == right.keys()
+    for name in left:
+        torch.testing.assert_close(left[name], right[name], rtol=1e-4, atol=tolerance)
+
+
+def differs(left, right):
+    return any(not torch.allclose(left[name], right[name], rtol=1e-2, atol=1e-6) for name in left)
+
+
+def by_hand(trajectories, advantages, *, clip=(0.2, 0.28), temperature=1.0):
+    """The gradient from the definition: one trajectory, one token at a time, in one graph."""
+    model = tiny_model()
+    losses, tokens = [], 0
+    for one, advantage in zip(trajectories, advantages, strict=True):
+        logits = model(torch.tensor(one.token_ids[None].astype(np.int64))).logits[0] / temperature
+        for place in np.flatnonzero(one.loss_mask):
+            logprob = torch.log_softmax(logits[place - 1], -1)[one.token_ids[place]]
+            ratio = (logprob - float(one.behaviour_logprobs[place])).exp()
+            bounded = ratio.clamp(1 - clip[0], 1 + clip[1])
+            loss = -torch.minimum(ratio * advantage, bounded * advantage)
+            losses.append(loss if advantage > 0 else loss.clamp(max=-3 * advantage))
+            tokens += 1
+    (torch.stack(losses).sum() / tokens).backward()
+    return gradients(model)
+
+
+def test_gradient_against_the_definition(model):
+    rewards = [1.0, 0.0, 0.0, 0.5]
+    group = [
+        trajectory(SPANS[i], r, member=i, model=model, offset=0.15 * (-1) ** i)
+        for i, r in enumerate(rewards)
+    ]
+    config = config_of(algorithm={"task_normalization": False})
+    mean = sum(rewards) / 4
+    assert_close(gradient_of(group, config), by_hand(group, [r - mean for r in rewards]))
+
+
+def test_gradient_at_another_temperature(model):
+    group = [
+        trajectory(SPANS[i], float(i == 0), member=i, model=model, temperature=0.8)
+        for i in range(3)
+    ]
+    config = config_of(algorithm={"task_normalization": False}, rollout={"temperature": 0.8})
+    expected = by_hand(group, [2 / 3, -1 / 3, -1 / 3], temperature=0.8)
+    assert_close(gradient_of(group, config), expected)
+
+
+@pytest.mark.parametrize("budget", [200, 224, 1024, 8192])
+def test_gradient_does_not_depend_on_micro_batches(model, budget):
+    step = step_of(model, offset=0.1)
+    whole = gradient_of(step, config_of(training={"max_tokens_per_microbatch": 8192}))
+    cut = gradient_of(step, config_of(training={"max_tokens_per_microbatch": budget}))
+    assert_close(cut, whole)
+
+
+def test_gradient_does_not_depend_on_order(model):
+    step = step_of(model)
+    shuffled = step.copy()
+    random.Random(3).shuffle(shuffled)
+    straight, mixed = gradient_of(step), gradient_of(shuffled)
+    assert all(torch.equal(straight[name], mixed[name]) for name in straight)
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        {"task_normalization": False},
+        {"normalize_std": True, "task_normalization": False},
+        {"clip_low": 0.01, "clip_high": 0.01},
+        {"dual_clip": 1.05},
+        {"kl_coefficient": 0.5},
+        {"incomplete_reward": -0.7},
+        {"preset": "faithful"},
+    ],
+)
+def test_every_option_changes_the_gradient(model, option):
+    step = step_of(model, offset=0.1)
+    for one in step[::3]:
+        one.behaviour_logprobs = np.where(one.loss_mask, one.behaviour_logprobs - 0.4, 0).astype(
+            np.float32
+        )
+        if one.reward == 0:
+            one.status = Status.LIMIT_REACHED
+    assert differs(gradient_of(step), gradient_of(step, config_of(algorithm=option)))
+
+
+def test_advantages_that_enter_the_loss_are_normalized_by_task(model):
+    step = step_of(model)
+    for one in step:
+        one.reward *= 10 if one.task == "alpha" else 1
+    batch = prepare_step(step, config_of().algorithm, 1024)
+    for task in (0, 1):
+        entering = [
+            batch.row(i).advantage
+            for i in range(len(step))
+            if batch.task_ids[i] == task
+            for _ in range(batch.tokens[i])
+        ]
+        assert np.mean(entering) == pytest.approx(0, abs=1e-9)
+        assert np.std(entering, ddof=1) == pytest.approx(1, abs=1e-9)
+
+
+def test_environment_tokens_have_no_gradient_of_their_own(model):
+    """After the last sampled token they change nothing; before it they only are context."""
+    step = step_of(model)
+    longer = [
+        replace(
+            one,
+            **{
+                name: np.append(getattr(one, name), np.array([value], getattr(one, name).dtype))
+                for name, value in {
+                    "token_ids": 5,
+                    "loss_mask": False,
+                    "behaviour_logprobs": 0,
+                    "policy_version": -1,
+                    "policy_role": -1,
+                    "turn": 9,
+                }.items()
+            },
+        )
+        for one in step
+    ]
+    assert_close(gradient_of(longer), gradient_of(step), 0)
+    config = config_of(algorithm={"task_normalization": False})
+    one, other = (
+        trajectory([(5, 3), (2, 4)], reward, member=member, model=model)
+        for member, reward in enumerate((1.0, 0.0))
+    )
+    for place in np.flatnonzero(~one.loss_mask):
+        one.behaviour_logprobs[place] = -7.0  # an environment token's number enters nothing
+    assert_close(gradient_of([one, other], config), by_hand([one, other], [0.5, -0.5]))
+
+
+def test_inserted_environment_spans_leave_advantages_alone(model):
+    short = [trajectory([(5, 3)], float(m == 0), member=m) for m in range(4)]
+    long = [trajectory([(5, 2), (40, 1)], float(m == 0), member=m) for m in range(4)]
+    config = config_of().algorithm
+    left, right = (prepare_step(step, config, 1024).advantages.values for step in (short, long))
+    assert left.tolist() == right.tolist()
+
+
+def dead(group=99, reward=0.0):
+    return [
+        trajectory(SPANS[m], reward, group=group, member=m, seed=8, version=5) for m in range(4)
+    ]
+
+
+def test_dead_group_has_no_gradient_but_counts_in_the_denominator(model):
+    step = step_of(model)
+    tokens = sum(one.sampled for one in step)
+    more = sum(one.sampled for one in dead())
+    assert_close(
+        gradient_of(step + dead()), gradient_of(step, denominator=tokens + more), tolerance=1e-7
+    )
+    config = config_of(algorithm={"kl_coefficient": 0.5})  # nor a KL gradient (pitfall 13)
+    assert_close(
+        gradient_of(step + dead(), config),
+        gradient_of(step, config, denominator=tokens + more),
+        tolerance=1e-7,
+    )
+    metrics = learner_of().train_step(step + dead() + dead(98, 1.0))
+    assert metrics["dead_groups"] == 2
+    assert metrics["trained_trajectories"] == len(step)
+    assert metrics["tokens"] == tokens + 2 * more
+
+
+def test_failures_leave_loss_and_baseline_as_they_were(model):
+    step = step_of(model)
+    damaged = [*step, *(failure(group=group, member=9, task="beta") for group in (0, 2))]
+    assert_close(gradient_of(damaged), gradient_of(step), 0)
+    metrics = learner_of().train_step(damaged)
+    assert metrics["without_advantage"] == 2
+    assert metrics["trajectories"] == len(step) + 2
+
+
+def test_nan_reward_is_left_out(model):
+    step = [trajectory(SPANS[m % 4], float(m % 2), member=m, model=model) for m in range(8)]
+    step[2].reward = float("nan")
+    step[3] = replace(step[3], status=Status.CANCELLED, reward=None)
+    batch = prepare_step(step, config_of().algorithm, 1024)
+    assert batch.counts()["without_advantage"] == 2
+    assert torch.isfinite(batch.advantages.values[batch.advantages.present]).all()
+    assert [bool(n) for n in batch.tokens] == [m not in (2, 3) for m in range(8)]
+    rest = [one for m, one in enumerate(step) if m not in (2, 3)]
+    assert_close(gradient_of(step), gradient_of(rest), 0)
+
+
+def test_too_long_is_dropped_and_counted_but_stays_in_the_baseline(model):
+    step = [trajectory(SPANS[m], float(m == 0), member=m, model=model) for m in range(3)]
+    step.append(trajectory([(250, 4)], 1.0, member=3))
+    config = config_of(training={"max_tokens_per_microbatch": 220})
+    metrics = learner_of(config).train_step(step)
+    assert metrics["dropped_too_long"] == 1
+    assert metrics["tokens"] == sum(one.sampled for one in step[:3])
+    batch = prepare_step(step, config_of(algorithm={"task_normalization": False}).algorithm, 220)
+    assert batch.advantages.values.tolist() == [0.5, -0.5, -0.5, 0.5]
+    assert batch.live == [True, True, True, False]
+
+
+def test_budget_below_the_longest_episode_is_refused_at_the_start():
+    with pytest.raises(ConfigError, match=r"training\.max_tokens_per_microbatch"):
+        learner_of(config_of(training={"max_tokens_per_microbatch": 100}))
+
+
+def test_step_of_dead_groups_moves_on_and_changes_nothing():
+    learner = learner_of()
+    before = {name: value.clone() for name, value in learner.model.state_dict().items()}
+    metrics = learner.train_step(dead() + dead(98))
+    assert (metrics["optimizer_steps"], metrics["skipped_minibatches"], learner.step) == (0, 2, 1)
+    assert "loss" not in metrics
+    assert all(torch.equal(before[name], v) for name, v in learner.model.state_dict().items())
+    assert learner.train_step([])["trajectories"] == 0
+
+
+def test_metrics_of_a_step_on_policy(model):
+    config = config_of(training={"minibatches": 1})
+    metrics = learner_of(config).train_step(step_of(model))
+    assert metrics["ratio_mean"] == pytest.approx(1, abs=1e-5)
+    assert metrics["clip_fraction"] == 0
+    assert metrics["kl_behaviour"] == pytest.approx(0, abs=1e-6)
+    assert metrics["logprob_gap"] < 1e-5
+    assert 0 < metrics["entropy"] <= np.log(61)
+    assert metrics["grad_norm"] > 0
+    for task in ("alpha", "beta"):
+        assert metrics[f"ratio_mean/{task}"] == pytest.approx(1, abs=1e-5)
+
+
+def test_warm_up_of_the_learning_rate(model):
+    learner = learner_of(config_of(training={"warmup_steps": 4, "learning_rate": 0.4}))
+    rates = [learner.train_step(dead())["learning_rate"] for _ in range(6)]
+    assert rates == pytest.approx([0.1, 0.2, 0.3, 0.4, 0.4, 0.4])
+
+
+def test_training_makes_rewarded_tokens_likelier(model):
+    step = step_of(model, groups=2)
+    learner = learner_of(config_of(training={"epochs": 5, "learning_rate": 1e-3}))
+    learner.train_step(step)
+
+    def mean_logprob(wanted):
+        own = [trajectory(s, r, **k, model=learner.model) for s, r, k in wanted]
+        return np.mean(np.concatenate([one.behaviour_logprobs[one.loss_mask] for one in own]))
+
+    def parts(reward):
+        return [
+            (
+                SPANS[(t.group_id + t.member) % 4],
+                t.reward,
+                {"group": t.group_id, "member": t.member},
+            )
+            for t in step
+            if t.reward == reward
+        ]
+
+    def before(reward):
+        own = [t for t in step if t.reward == reward]
+        return np.mean(np.concatenate([t.behaviour_logprobs[t.loss_mask] for t in own]))
+
+    assert mean_logprob(parts(1.0)) > before(1.0)
+    assert mean_logprob(parts(0.0)) < before(0.0)
+
+
+def test_ratio_is_one_at_zero_lag_and_a_wrong_temperature_is_noticed(model):
+    at = {"rollout": {"temperature": 0.8}}
+    step = step_of(model, temperature=0.8)
+    assert learner_of(config_of(**at)).train_step(step)["engine_gap"] < 1e-5
+    with pytest.raises(InfrastructureError, match=r"rollout\.temperature"):
+        learner_of(config_of(**at)).train_step(step_of(model, temperature=1.0))
+    with pytest.raises(InfrastructureError, match="disagree on version 0"):
+        learner_of(config_of()).train_step(step_of(tiny_model(5)))
+
+
+def test_only_tokens_of_the_present_weights_are_compared(model, tmp_path):
+    learner = learner_of()
+    assert "engine_gap" not in learner.train_step(step_of(tiny_model(5), version=7))
+    learner.publish(tmp_path, 1)
+    current = step_of(learner.model, version=1, seed=1)
+    assert learner.train_step(current)["engine_gap"] < 1e-5
+
+
+def test_resumed_learner_is_the_unbroken_one_bit_by_bit(model, tmp_path):
+    steps = [step_of(model, seed=seed, offset=0.05, version=9) for seed in range(4)]
+    config = config_of(training={"warmup_steps": 3, "autocast": "bf16"})
+    unbroken = learner_of(config)
+    expected = [unbroken.train_step(step) for step in steps]
+    first = learner_of(config)
+    got = [first.train_step(step) for step in steps[:2]]
+    first.save(tmp_path)
+    second = learner_of(config, model=tiny_model(9))  # other weights: all must come from the file
+    assert second.load(tmp_path) == 2
+    got += [second.train_step(step) for step in steps[2:]]
+    assert got == expected
+    left, right = unbroken.model.state_dict(), second.model.state_dict()
+    assert all(torch.equal(left[name], right[name]) for name in left)
+
+
+def test_state_of_another_run_is_refused(tmp_path):
+    learner_of().save(tmp_path)
+    with pytest.raises(StateError, match="seed 0, this run has 1"):
+        learner_of(seed=1).load(tmp_path)
+    (tmp_path / "learner.safetensors").write_bytes(b"torn")
+    with pytest.raises(StateError, match=r"learner\.safetensors"):
+        learner_of().load(tmp_path)
+    with pytest.raises(StateError, match=r"learner\.json"):
+        learner_of().load(tmp_path / "nowhere")
+
+
+def test_published_weights_are_what_the_learner_holds(model, tmp_path):
+    learner = learner_of()
+    learner.train_step(step_of(model))
+    reference = learner.publish(tmp_path / "weights", 1)
+    assert (reference.version, reference.path.parent) == (1, tmp_path / "weights")
+    assert reference.sha256 == sha256(reference.path)
+    assert [path.name for path in reference.path.parent.iterdir()] == [reference.path.name]
+    engine = tiny_model(3)
+    missing, unexpected = engine.load_state_dict(load_file(reference.path), strict=False)
+    assert missing == ["lm_head.weight"] and not unexpected  # tied
+    engine.set_attn_implementation("eager")
+    ids = torch.arange(20)[None]
+    assert torch.equal(engine(ids).logits, learner.model(ids).logits)
+
+
+def test_a_step_is_the_same_in_any_process_order(model):
+    """Minibatches, sums and all: nothing depends on what this process did before."""
+    step = step_of(model)
+    results = []
+    for noise in (0, 100):
+        torch.manual_seed(noise)
+        np.random.seed(noise)
+        learner = learner_of(config_of(training={"epochs": 2}))
+        results.append(learner.train_step(random.Random(noise).sample(step, len(step))))
+    assert results[0] == results[1]
+
+
+@pytest.mark.parametrize("bad", [np.nan, -np.inf])
+def test_broken_log_probability_is_an_error_that_names_the_episode(model, bad):
+    step = step_of(model)
+    step[5].behaviour_logprobs[step[5].loss_mask] = bad
+    learner = learner_of()
+    with pytest.raises(InfrastructureError, match="alpha 1, group 1 member 1"):
+        learner.train_step(step)
+    assert learner.step == 0
+
+
+def test_broken_weights_end_the_run(model):
+    learner = learner_of()
+    with torch.no_grad():
+        next(learner.model.parameters()).fill_(float("nan"))
+    with pytest.raises(FloatingPointError, match="step 0"):
+        learner.train_step(step_of(model, version=9))
