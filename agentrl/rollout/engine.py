@@ -49,6 +49,11 @@ class Engine(Protocol):
         """Version of the weights that sample now."""
         ...
 
+    @property
+    def digest(self) -> str:
+        """Checksum of the weights that sample now, taken from what the engine really holds."""
+        ...
+
     async def generate(
         self,
         prompt_ids: Sequence[int],
@@ -67,7 +72,23 @@ class Engine(Protocol):
         ...
 
     async def load_weights(self, version: int, path: Path) -> None:
-        """Take new weights at the next decode step; running completions go on under them."""
+        """Take new weights at the next decode step; running completions go on under them.
+
+        Returns when they sample. Raises `InfrastructureError` when the engine does not hold them
+        afterwards, `StateError` when the file is damaged or of another model.
+        """
+        ...
+
+    def drop_caches(self) -> None:
+        """Forget what was computed for running completions; they go on as partial ones.
+
+        A run that was resumed from a snapshot has no caches either, so after this call both
+        compute the same (invariant 9).
+        """
+        ...
+
+    def partial(self, session: int) -> Completion | None:
+        """What the running completion of a session holds so far; None when none is running."""
         ...
 
     def release(self, session: int) -> None:

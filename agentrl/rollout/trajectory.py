@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from agentrl.messages import Status
+from agentrl.rollout.engine import Completion
 
 ENVIRONMENT = -1
 """`policy_version` and `policy_role` of a token that no policy sampled."""
@@ -113,3 +114,61 @@ def by_group(trajectories: Sequence[Trajectory]) -> dict[int, list[Trajectory]]:
     for trajectory in sorted(trajectories, key=lambda t: t.key):
         groups.setdefault(trajectory.group_id, []).append(trajectory)
     return groups
+
+
+class TokenRecord:
+    """The token columns of an episode while it lives: every column grows with the ids.
+
+    There is no other way to make columns, so no mask can be a token longer than its ids
+    (pitfall 5). Glue and closes that the policy did not sample come in by `environment`.
+    """
+
+    def __init__(self) -> None:
+        self.ids: list[int] = []
+        self._rows: list[tuple[bool, float, int, int, int]] = []
+        self._spoken = 0
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def environment(self, ids: Sequence[int], turn: int) -> None:
+        """Tokens that no policy sampled, in front of the assistant message of `turn`."""
+        self.ids += ids
+        self._rows += [(False, 0.0, ENVIRONMENT, ENVIRONMENT, turn)] * len(ids)
+        self._spoken = len(self.ids)
+
+    def sampled(self, completion: Completion, role: int, turn: int) -> None:
+        """A completion as the engine gave it; `role` is an index into the trajectory's `roles`."""
+        for token, logprob, version in zip(
+            completion.token_ids, completion.logprobs, completion.policy_version, strict=True
+        ):
+            self.ids.append(token)
+            self._rows.append((True, logprob, version, role, turn))
+
+    def split(self) -> tuple[list[int], list[int]]:
+        """All ids up to the environment's last word, and what was sampled after it."""
+        return self.ids[: self._spoken], self.ids[self._spoken :]
+
+    def columns(self) -> dict[str, np.ndarray]:
+        """The six columns of a trajectory."""
+        if not self.ids:
+            return empty_columns()
+        values = [self.ids, *(list(column) for column in zip(*self._rows, strict=True))]
+        return {
+            name: np.asarray(column, dtype)
+            for (name, dtype), column in zip(TOKEN_COLUMNS.items(), values, strict=True)
+        }
+
+    def to_dict(self) -> dict[str, list[Any]]:
+        """JSON-able form; `from_dict` gives it back bit by bit."""
+        columns = [list(column) for column in zip(*self._rows, strict=True)] or [[]] * 5
+        return dict(zip(TOKEN_COLUMNS, [list(self.ids), *columns], strict=True))
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Sequence[Any]]) -> TokenRecord:
+        record = cls()
+        ids, *columns = (data[name] for name in TOKEN_COLUMNS)
+        record.ids = list(ids)
+        record._rows = list(zip(*columns, strict=True))
+        record._spoken = max((i + 1 for i, row in enumerate(record._rows) if not row[0]), default=0)
+        return record

@@ -1,0 +1,97 @@
+"""From what a policy wrote to a message with tool calls; nothing it writes raises.
+
+Invariant (pitfall 9): a broken call becomes a tool call whose arguments are certainly not a JSON
+object, so `check_arguments` answers the model and no tool runs.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from renderers import ParsedResponse, ParsedToolCall, ToolCallParseStatus
+
+from agentrl.messages import Message, ToolCall
+
+MAX_DEPTH = 64
+"""Deeper JSON is broken: whoever prints or checks it recursively would fail."""
+
+_NAME = re.compile(r'"name"\s*:\s*"((?:[^"\\]|\\.)*)"')
+_ARGUMENTS = re.compile(r'"arguments"\s*:\s*')
+
+
+def parse_call(text: str) -> ParsedToolCall:
+    """One `{"name": ..., "arguments": {...}}` object; anything else gets a status that says why."""
+    text = text.strip()
+    try:
+        data = json.loads(text)
+        if _deeper_than(data, MAX_DEPTH):
+            return ParsedToolCall(raw=text, status=ToolCallParseStatus.INVALID_JSON)
+    except (ValueError, RecursionError):
+        return ParsedToolCall(raw=text, status=ToolCallParseStatus.INVALID_JSON)
+    if not isinstance(data, dict):
+        return ParsedToolCall(raw=text, status=ToolCallParseStatus.MALFORMED_STRUCTURE)
+    name, arguments = data.get("name"), data.get("arguments")
+    if not isinstance(name, str) or not name:
+        return ParsedToolCall(raw=text, status=ToolCallParseStatus.MISSING_NAME)
+    if not isinstance(arguments, dict):
+        wrong = json_text(arguments) if "arguments" in data else None
+        return ParsedToolCall(text, name, wrong, status=ToolCallParseStatus.MALFORMED_STRUCTURE)
+    return ParsedToolCall(text, name, arguments)
+
+
+def to_message(response: ParsedResponse, turn: int) -> Message:
+    """The assistant message of a parsed completion; call ids are `call_<turn>_<place>`."""
+    calls = tuple(
+        _to_call(call, f"call_{turn}_{place}") for place, call in enumerate(response.tool_calls)
+    )
+    return Message("assistant", clean(response.content or ""), calls)
+
+
+def clean(text: str) -> str:
+    """Text that can be encoded: lone surrogates, which JSON escapes can make, become `?`."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
+
+
+def json_text(value: Any, **options: Any) -> str:
+    """JSON with its letters as they are, except where they could not be encoded."""
+    text = json.dumps(value, ensure_ascii=False, **options)
+    return text if clean(text) == text else json.dumps(value, **options)
+
+
+def _to_call(call: ParsedToolCall, call_id: str) -> ToolCall:
+    if call.status is ToolCallParseStatus.OK and isinstance(call.arguments, dict):
+        return ToolCall(call_id, clean(call.name or ""), json_text(call.arguments))
+    raw = clean(call.raw)
+    found = _NAME.search(raw)
+    name = call.name or (found.group(1) if found else "")
+    wrong = [call.arguments] if isinstance(call.arguments, str) else []
+    after = [raw[found.end() :] for found in [_ARGUMENTS.search(raw)] if found]
+    # As much of the raw text as shows the model's fault, but certainly not a JSON object.
+    candidates = (text for text in [*wrong, *after, raw] if not _is_object(text))
+    return ToolCall(call_id, clean(name), next(candidates, f"<tool_call>{raw}"))
+
+
+def _is_object(text: str) -> bool:
+    try:
+        return isinstance(json.loads(text), dict)
+    except ValueError:
+        return False
+    except RecursionError:
+        # Only this thread's stack was too small: another reader may well manage to read it.
+        return True
+
+
+def _deeper_than(value: Any, depth: int) -> bool:
+    level = [value]
+    for _ in range(depth):
+        level = [
+            inner
+            for outer in level
+            if isinstance(outer, (dict, list))
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+        ]
+        if not level:
+            return False
+    return True
