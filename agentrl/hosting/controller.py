@@ -31,7 +31,7 @@ class Controller:
     """Serves `tasks` to agents in the same process; see `EnvironmentClient` for the contract."""
 
     def __init__(self, tasks: Mapping[str, Task]) -> None:
-        self._tasks = dict(tasks)
+        self.tasks = dict(tasks)
         self._sessions: dict[int, _Session] = {}
         self._next = 1
 
@@ -41,7 +41,7 @@ class Controller:
         return len(self._sessions)
 
     async def start(self, sample: Sample, seed: int) -> Opening:
-        task = self._tasks.get(sample.task)
+        task = self.tasks.get(sample.task)
         if task is None:
             raise InfrastructureError(f"no worker serves task {sample.task!r}")
         session, self._next = self._next, self._next + 1
@@ -87,7 +87,7 @@ class Controller:
         """End every session, then every task."""
         for session in list(self._sessions):
             await self.cancel(session)
-        for task in self._tasks.values():
+        for task in self.tasks.values():
             await task.close()
 
 

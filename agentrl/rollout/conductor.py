@@ -8,7 +8,7 @@ reported exactly once, or its exception ends the run (3); `close` leaves no epis
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
@@ -68,6 +68,27 @@ class Conductor:
         self._episodes.add(task)
         task.add_done_callback(ended)
 
+    async def run_all(
+        self, episodes: Iterable[Callable[[], Coroutine[Any, Any, T]]], concurrency: int
+    ) -> list[T]:
+        """Play all episodes, at most `concurrency` at once; results in the order of `episodes`."""
+        waiting = enumerate(episodes)
+        results: dict[int, T] = {}
+
+        def start_next() -> None:
+            if (item := next(waiting, None)) is not None:
+                place, episode = item
+                self.spawn(episode(), lambda result: ended(place, result))
+
+        def ended(place: int, result: T) -> None:
+            results[place] = result
+            start_next()
+
+        for _ in range(concurrency):
+            start_next()
+        await self.until(lambda: not self.live)
+        return [results[place] for place in sorted(results)]
+
     def notify(self) -> None:
         """Something that a condition of `until` looks at has changed."""
         self._changed.set()
@@ -94,6 +115,8 @@ class Conductor:
                 for engine in self._engines:
                     if engine.pending:
                         engine.step()
+                # A step that answers nobody wakes nobody: signals and pipes still need the loop.
+                await asyncio.sleep(0)
 
     async def _settled(self) -> None:
         """Wait until every live episode waits for an engine, or one has failed."""

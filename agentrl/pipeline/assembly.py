@@ -1,0 +1,227 @@
+"""Puts a training run together, starts or resumes it, and turns its end into results.
+
+The contract of a resumable stage (Snakemake deletes the outputs of a failed job, so state lives
+elsewhere): the state folder is locked and carries a fingerprint of settings, seed, code and start
+policy; it is kept when the run is stopped or killed, and deleted after the results are in place, so
+that a forced rerun trains afresh (invariant 13).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import shutil
+import signal
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+
+from agentrl.config import Config
+from agentrl.hosting.controller import Controller
+from agentrl.pipeline.admission import Admission
+from agentrl.pipeline.buffer import GroupBuffer
+from agentrl.pipeline.recorder import RunRecorder
+from agentrl.pipeline.rollouts import Rollouts
+from agentrl.pipeline.run import TrainingRun
+from agentrl.pipeline.stream import GroupStream
+from agentrl.provenance import code_digest, write_provenance
+from agentrl.rollout.cross_policy import PolicyPool
+from agentrl.rollout.embedded import open_engines
+from agentrl.rollout.trajectory import Trajectory
+from agentrl.rollout.trajectory_io import read_trajectories, write_trajectories
+from agentrl.tasks.registry import create_task
+from agentrl.training.files import sha256
+from agentrl.training.process import AsyncLearner, LearnerProcess
+from agentrl.training.snapshot import Snapshot, StateFolder, settings_fingerprint
+
+log = logging.getLogger(__name__)
+
+STOPPED = 143
+"""Exit status of a run that was stopped and saved its state."""
+
+
+async def train(
+    config: Config, *, policy: Path, run: str, seed: int, state_dir: Path, output: Path
+) -> int:
+    """Train `policy` on `config.tasks`; 0 when it is done, `STOPPED` when it was stopped before.
+
+    Writes to `output`: `policy/`, `history.parquet`, `trajectories/`, `provenance.json`.
+    """
+    settings = config.model_dump(mode="json")
+    facts = {
+        "settings": settings,
+        "run": run,
+        "seed": seed,
+        "code": code_digest("train-" + run),
+        "policy": sha256(policy / "model.safetensors"),
+    }
+    torch.set_num_threads(config.rollout.threads)
+    keep = config.training.keep_snapshots
+    with StateFolder(state_dir, settings_fingerprint(facts), keep, log.info) as state:
+        tasks = {name: create_task(name, c, config.data_root) for name, c in config.tasks.items()}
+        controller = Controller(tasks)
+        try:
+            learner = await LearnerProcess.start(policy, config, seed)
+            try:
+                finished = await _run(config, policy, run, seed, state, controller, learner)
+                if not finished:
+                    log.info("%s: stopped; the state is in %s", run, state_dir)
+                    return STOPPED
+                await learner.export_policy(output / "policy")
+            finally:
+                await learner.close()
+        finally:
+            await controller.close()
+        _write_results(state, output, {"run": run, "seed": seed, "settings": settings})
+        return 0
+
+
+async def _run(
+    config: Config,
+    policy: Path,
+    run: str,
+    seed: int,
+    state: StateFolder,
+    controller: Controller,
+    learner: AsyncLearner,
+) -> bool:
+    training, pipeline, rollout = config.training, config.pipeline, config.rollout
+    samples = {
+        name: task.samples(config.tasks[name].train_split)
+        for name, task in controller.tasks.items()
+    }
+    stream = GroupStream(samples, training.groups_per_task, seed)
+    engines = open_engines(
+        policy,
+        config,
+        stale_ratio=rollout.cross_policy.stale_ratio,
+        slots=rollout.concurrency,
+        lockstep=pipeline.schedule == "deterministic",
+    )
+    async with engines as embedded:
+        rollouts = Rollouts(
+            stream=stream,
+            buffer=GroupBuffer(stream.groups_per_step, training.group_size),
+            admission=Admission(
+                0 if pipeline.mode == "sync" else pipeline.max_staleness,
+                rollout.concurrency,
+                training.steps,
+            ),
+            conductor=embedded.conductor,
+            client=controller,
+            pool=embedded.pool,
+            settings=embedded.settings(config, temperature=rollout.temperature, validation=False),
+            attempts=pipeline.episode_attempts,
+        )
+        snapshots = RunSnapshots(state, learner, embedded.pool)
+        step = await snapshots.resume(rollouts) if state.resumed else 0
+        recorder = RunRecorder(
+            state,
+            state.path / "trajectories",
+            state.path / "tensorboard",
+            run=run,
+            steps=training.steps,
+            done=step,
+        )
+        training_run = TrainingRun(
+            config, learner=snapshots, rollouts=rollouts, snapshots=snapshots, recorder=recorder
+        )
+        training_run.step = step
+        with recorder, _signals(training_run):
+            return await training_run.run()
+
+
+class RunSnapshots:
+    """Publishes weights into the state folder, and saves and restores the whole run there."""
+
+    def __init__(self, state: StateFolder, learner: AsyncLearner, pool: PolicyPool) -> None:
+        self._state, self._learner, self._pool = state, learner, pool
+        self._weights = state.path / "weights"
+        self._files: dict[int, Path] = {}
+
+    async def train_step(self, trajectories: Any) -> Mapping[str, float]:
+        return await self._learner.train_step(trajectories)
+
+    async def publish(self, version: int) -> Path:
+        reference = await self._learner.publish(self._weights, version)
+        self._files[version] = reference.path
+        return reference.path
+
+    def prune_weights(self, versions: set[int]) -> None:
+        for version in set(self._files) - versions:
+            self._files.pop(version).unlink(missing_ok=True)
+
+    async def save(
+        self, step: int, rollouts: Mapping[str, Any], buffered: Iterable[Trajectory]
+    ) -> None:
+        with self._state.snapshot(step) as folder:
+            await self._learner.save(folder)
+            versions = {role: engine.version for role, engine in self._pool.engines.items()}
+            for version in set(versions.values()) - {0}:
+                shutil.copyfile(self._files[version], folder / f"{version}.safetensors")
+            record = {"rollouts": rollouts, "versions": versions}
+            (folder / "pipeline.json").write_text(json.dumps(record), encoding="utf-8")
+            write_trajectories(folder / "buffer.parquet", list(buffered))
+
+    async def resume(self, rollouts: Rollouts) -> int:
+        """Become what the snapshot saw; returns the number of steps done."""
+        snapshot = self._state.resumed
+        assert snapshot is not None
+        await self._learner.load(snapshot.path)
+        record = _read_json(snapshot)
+        self._weights.mkdir(exist_ok=True)
+        for role, version in record["versions"].items():
+            if version:
+                # Out of the snapshot, which may be pruned while the version is still needed.
+                path = self._weights / f"resumed-{version:06d}.safetensors"
+                shutil.copyfile(snapshot.path / f"{version}.safetensors", path)
+                self._files[version] = path
+                await self._pool.load(role, version, path)
+        buffered = read_trajectories(snapshot.path / "buffer.parquet")
+        rollouts.restore(record["rollouts"], buffered, snapshot.step)
+        log.info("resume from step %d", snapshot.step)
+        return snapshot.step
+
+
+def _read_json(snapshot: Snapshot) -> dict[str, Any]:
+    data: dict[str, Any] = json.loads((snapshot.path / "pipeline.json").read_text("utf-8"))
+    return data
+
+
+@contextmanager
+def _signals(run: TrainingRun) -> Iterator[None]:
+    """SIGTERM and Ctrl-C ask the run to stop after its step; a second Ctrl-C breaks it off."""
+    loop = asyncio.get_running_loop()
+
+    def stop(name: str) -> None:
+        log.info("%s: finishing the step, then saving", name)
+        run.stop()
+        loop.remove_signal_handler(signal.SIGINT)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop, number.name)
+    try:
+        yield
+    finally:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)
+
+
+def _write_results(state: StateFolder, output: Path, facts: Mapping[str, Any]) -> None:
+    """Results first, then the end of the state: a kill in between only repeats the writing."""
+    output.mkdir(parents=True, exist_ok=True)
+    pd.DataFrame(state.records()).to_parquet(output / "history.parquet", index=False)
+    for name in ("trajectories", "tensorboard"):
+        shutil.rmtree(output / name, ignore_errors=True)
+        shutil.copytree(state.path / name, output / name)
+    write_provenance(
+        output / "provenance.json", facts["settings"], run=facts["run"], seed=facts["seed"]
+    )
+    for name in ("trajectories", "tensorboard", "weights"):
+        shutil.rmtree(state.path / name, ignore_errors=True)
+    state.remove()
