@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 RATES = {
-    "random": {"alfworld": 0.02, "dbbench": 0.01},
+    "base": {"alfworld": 0.02, "dbbench": 0.01},
     "expert": {"alfworld": 1.0, "dbbench": 1.0},
     "cloned": {"alfworld": 0.4, "dbbench": 0.55},
     "multi-task": {"alfworld": 0.6, "dbbench": 0.7},

@@ -288,7 +288,7 @@ class Config(Section):
             raise ValueError("warm_start.stages: write the stages under clones.<name>.stages")
         known = ("base", *self.clones)
         for name in self.clones:
-            if name in ("base", "random", "expert", "multi-task") or name.startswith("single-"):
+            if name in ("base", "expert", "multi-task") or name.startswith("single-"):
                 raise ValueError(f"clones.{name}: the name is taken by a policy of the workflow")
         starts = {f"clones.{name}.start": clone.start for name, clone in self.clones.items()}
         for key, start in {**starts, "training.start": self.training.start}.items():

@@ -6,6 +6,7 @@ touches: another evaluation does not train again, a new seed leaves the old ones
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import yaml
@@ -14,8 +15,8 @@ from agentrl.config.models import Config
 
 MULTI_TASK = "multi-task"
 SINGLE_TASK = "single-"
-REFERENCES = ("random", "expert")
-"""Rows of the main table that need no policy."""
+BASE, EXPERT = "base", "expert"
+"""Rows that no training of ours made: the policy before any, and the tasks' own solvers."""
 
 _SECTIONS = {
     "base": ("policy",),
@@ -36,7 +37,7 @@ def training_runs(config: Config) -> dict[str, tuple[str, ...]]:
 
 def evaluated_rows(config: Config) -> tuple[str, ...]:
     """Rows of the main table, in its order."""
-    return (*REFERENCES, *config.clones, *training_runs(config))
+    return (BASE, EXPERT, *config.clones, *training_runs(config))
 
 
 def stages(config: Config) -> tuple[str, ...]:
@@ -63,12 +64,18 @@ def stage_settings(config: Config, stage: str) -> dict[str, Any]:
         task: entry.model_dump(mode="json", exclude=unused) for task, entry in tasks.items()
     }
     if kind == "clone":
-        settings["warm_start"]["stages"] = [
-            part.model_dump(mode="json") for part in config.clones[name].stages
-        ]
+        shared = settings["warm_start"]
+        shared["episodes_per_step"] = _of(tasks, shared["episodes_per_step"])
+        parts = [part.model_dump(mode="json") for part in config.clones[name].stages]
+        shared["stages"] = [{**part, "noise": _of(tasks, part["noise"])} for part in parts]
     if any(entry.source == "official" for entry in tasks.values()):
         settings["data_root"] = str(config.data_root)
     return settings
+
+
+def _of(tasks: Mapping[str, Any], table: Mapping[str, Any]) -> dict[str, Any]:
+    """The entries of a table by task whose task is in the run."""
+    return {name: value for name, value in table.items() if name in tasks}
 
 
 def to_yaml(settings: dict[str, Any]) -> str:

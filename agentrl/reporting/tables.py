@@ -14,7 +14,7 @@ from typing import Any
 
 import pandas as pd
 
-from agentrl.config.stages import MULTI_TASK, REFERENCES, SINGLE_TASK
+from agentrl.config.stages import BASE, EXPERT, MULTI_TASK, SINGLE_TASK
 from agentrl.reporting.episodes import success_cells
 from agentrl.reporting.intervals import NOTHING, Interval, average, rate
 
@@ -33,7 +33,7 @@ def main_table(episodes: pd.DataFrame, rows: Sequence[str] | None = None) -> pd.
 
     Args:
         episodes: as `read_episodes` gives them.
-        rows: which rows, and their order; default: references, clones, RL runs.
+        rows: which rows, and their order; default: base, expert, clones, RL runs.
     """
     episodes = pd.concat([episodes, _specialists(episodes)], ignore_index=True)
     tasks = list(dict.fromkeys(episodes["task"]))
@@ -55,8 +55,8 @@ def published_rows() -> pd.DataFrame:
 def label(row: str) -> str:
     """What a table calls a row."""
     known = {
-        "random": "Random",
-        "expert": "Expert (knows the solution)",
+        BASE: "Before training",
+        EXPERT: "Expert (knows the solution)",
         MULTI_TASK: "RL, multi-task",
         SPECIALISTS: "RL, single-task (each on its own)",
     }
@@ -172,11 +172,11 @@ def _specialists(episodes: pd.DataFrame) -> pd.DataFrame:
 
 
 def _ordered(rows: Sequence[str]) -> list[str]:
-    clones = [row for row in rows if row not in REFERENCES and row not in (MULTI_TASK, SPECIALISTS)]
-    single = [row for row in clones if row.startswith(SINGLE_TASK)]
-    clones = [row for row in clones if row not in single]
-    order = [*REFERENCES, *clones, MULTI_TASK, SPECIALISTS, *single]
-    return [row for row in order if row in set(rows)]
+    single = [row for row in rows if row.startswith(SINGLE_TASK) and row != SPECIALISTS]
+    named = (BASE, EXPERT, MULTI_TASK, SPECIALISTS)
+    clones = [row for row in rows if row not in (*named, *single)]
+    order = [BASE, EXPERT, *clones, MULTI_TASK, SPECIALISTS, *single]
+    return [row for row in order if row in rows]
 
 
 def _modes(table: pd.DataFrame) -> list[str]:

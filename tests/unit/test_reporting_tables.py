@@ -33,7 +33,7 @@ def _value(table: pd.DataFrame, row: str, task: str, mode: str = "sampled") -> p
 def small() -> pd.DataFrame:
     return pd.concat(
         [
-            evaluation("random", {"alfworld": [0, 0, 0, 0], "dbbench": [0, 0, 1, 0]}),
+            evaluation("base", {"alfworld": [0, 0, 0, 0], "dbbench": [0, 0, 1, 0]}),
             evaluation("multi-task", {"alfworld": [1, 1, None, 0], "dbbench": [1, 1, 1, 1]}),
             evaluation("single-alfworld", {"alfworld": [1, 1, 1, 0], "dbbench": [0, 0, 0, 0]}),
             evaluation("single-dbbench", {"alfworld": [0, 0, 0, 0], "dbbench": [1, 1, 0, 0]}),
@@ -44,8 +44,8 @@ def small() -> pd.DataFrame:
 
 def test_rates_averages_and_failures(small: pd.DataFrame) -> None:
     table = main_table(small)
-    assert _value(table, "random", "dbbench")["success"] == 0.25
-    assert _value(table, "random", "average")["success"] == 0.125
+    assert _value(table, "base", "dbbench")["success"] == 0.25
+    assert _value(table, "base", "average")["success"] == 0.125
     trained = _value(table, "multi-task", "alfworld")
     assert trained["success"] == pytest.approx(2 / 3)
     assert (trained["episodes"], trained["failures"], trained["samples"]) == (4, 1, 4)
@@ -62,7 +62,7 @@ def test_rows_come_in_the_order_of_the_paper(small: pd.DataFrame) -> None:
     clones = evaluation("cloned", {"alfworld": [1], "dbbench": [1]})
     table = main_table(pd.concat([small, clones], ignore_index=True))
     assert list(dict.fromkeys(table["row"])) == [
-        "random",
+        "base",
         "cloned",
         "multi-task",
         "single-task",
@@ -84,7 +84,7 @@ def test_seeds_are_averaged_and_counted() -> None:
 
 def test_markdown_shows_rates_intervals_and_keeps_the_published_apart(small: pd.DataFrame) -> None:
     text = to_markdown(main_table(small), published_rows())
-    assert "| Random | 0.0 [0.0, 49.0] | 25.0 [4.6, 69.9] | 12.5 [" in text
+    assert "| Before training | 0.0 [0.0, 49.0] | 25.0 [4.6, 69.9] | 12.5 [" in text
     assert "66.7 [20.8, 93.9] (1 failed)" in text
     ours, published = text.split("### Published")
     assert "GPT-5" in published and "GPT-5" not in ours
@@ -98,7 +98,7 @@ def test_greedy_stands_in_a_table_of_its_own(small: pd.DataFrame) -> None:
     text = to_markdown(main_table(pd.concat([small, greedy])))
     sampled, rest = text.split("### Greedy")
     assert "### Sampled" in sampled
-    assert rest.count("RL, multi-task") == 1 and "Random" not in rest
+    assert rest.count("RL, multi-task") == 1 and "Before training" not in rest
 
 
 def test_latex_is_booktabs_with_every_row_of_the_same_width(small: pd.DataFrame) -> None:
@@ -135,26 +135,26 @@ def test_written_twice_the_table_is_the_same_bytes(tmp_path: Path) -> None:
 
 
 def test_an_episode_that_stands_twice_is_refused() -> None:
-    once = evaluation("random", {"alfworld": [0]})
+    once = evaluation("base", {"alfworld": [0]})
     with pytest.raises(DataError, match="stands twice"):
         check_episodes(pd.concat([once, once]))
 
 
 def test_two_policy_versions_in_one_evaluation_are_refused() -> None:
-    mixed = evaluation("random", {"alfworld": [0, 1]}).assign(policy_version=[3, 4])
-    with pytest.raises(DataError, match="random, seed 0: more than one policy version"):
+    mixed = evaluation("base", {"alfworld": [0, 1]}).assign(policy_version=[3, 4])
+    with pytest.raises(DataError, match="base, seed 0: more than one policy version"):
         check_episodes(mixed)
 
 
 def test_a_success_without_a_reward_is_refused() -> None:
-    broken = evaluation("random", {"alfworld": [0, None]}).assign(success=0.0)
+    broken = evaluation("base", {"alfworld": [0, None]}).assign(success=0.0)
     with pytest.raises(DataError, match="reward and no success"):
         check_episodes(broken)
 
 
 def test_a_file_without_a_column_is_named(tmp_path: Path) -> None:
     path = tmp_path / "seed0.parquet"
-    evaluation("random", {"alfworld": [0]}).drop(columns="mode").to_parquet(path)
+    evaluation("base", {"alfworld": [0]}).drop(columns="mode").to_parquet(path)
     with pytest.raises(DataError, match=r"seed0\.parquet: column 'mode' is missing"):
         read_episodes([path])
     with pytest.raises(DataError, match="does not exist"):

@@ -51,7 +51,7 @@ def main() -> None:
             training_history(tasks, given.seed).to_parquet(given.output / "history.parquet")
             write(given.output / "provenance.json", provenance_record(steps=12, tokens=24000))
         case ["evaluate"]:
-            assert given.policy in ("random", "expert") or Path(given.policy).is_dir()
+            assert given.policy == "expert" or Path(given.policy).is_dir()
             given.output.parent.mkdir(parents=True, exist_ok=True)
             random_evaluation(given.name, given.seed).to_parquet(given.output)
             write(given.output.with_suffix(".provenance.json"), provenance_record())

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, Snakemake
+from workflow_project import ROOT, Snakemake
 
 RULES = (
     "write_stage_config",

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import Snakemake, copy_repository, snakemake_in
+from workflow_project import Snakemake, copy_repository, snakemake_in
 
 SMALL = ("--config", "scale=smoke")
 FIGURES = {"collect_results": 1, "learning_curves": 1, "main_table": 1}

@@ -7,8 +7,8 @@ from snakemake.exceptions import WorkflowError
 
 from agentrl.config import resolve
 from agentrl.config.stages import (
+    EXPERT,
     MULTI_TASK,
-    REFERENCES,
     evaluated_rows,
     stage_settings,
     stages,
@@ -94,8 +94,8 @@ def training_start(wildcards):
 
 
 def evaluated_policy(wildcards):
-    """The policy of one row; none for the rows that need none."""
-    if wildcards.row in REFERENCES:
+    """The policy of one row; the expert needs none."""
+    if wildcards.row == EXPERT:
         return []
     return policy_folder(wildcards.row, wildcards.seed)
 

@@ -1,0 +1,110 @@
+"""The real chain at scale `smoke`: every stage, then nothing left to do; and a training that is killed.
+
+Minutes, not seconds: everything here trains.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from workflow_project import Snakemake, copy_repository, snakemake_in
+
+from agentrl.reporting.episodes import read_episodes, read_history
+
+SMOKE = ("--config", "scale=smoke")
+TRAINED = "results/smoke/train/multi-task/seed0"
+
+
+@pytest.fixture(scope="module")
+def finished(project: Path, snakemake: Snakemake) -> Path:
+    """`project` after one full run."""
+    done = snakemake("--cores", "2", *SMOKE)
+    assert done.returncode == 0, done.stdout[-5000:]
+    return project
+
+
+def test_every_stage_leaves_its_results(finished: Path) -> None:
+    episodes = read_episodes([finished / "results/smoke/episodes.parquet"])
+    assert set(episodes["mode"]) == {"sampled", "greedy"}
+    assert set(episodes["task"]) == {"alfworld", "dbbench"}
+    counts = episodes.groupby(["row", "mode", "task"]).size()
+    assert (counts == 4).all() and len(counts) == 8 * 2 * 2
+    expert = episodes[episodes["row"] == "expert"]
+    assert (expert["success"] == 1).all()
+    history = read_history(finished / "results/smoke/history.parquet")
+    assert history.groupby("run")["step"].nunique().to_dict() == {
+        "multi-task": 3,
+        "single-alfworld": 3,
+        "single-dbbench": 3,
+    }
+    for name in ("main_table.md", "main_table.tex", "learning_curves.pdf", "staleness.svg"):
+        assert (finished / "paper_figures/smoke" / name).stat().st_size > 0
+    assert (finished / "results/smoke/notebooks/tour.ipynb").is_file()
+
+
+def test_nothing_is_left_to_do_and_no_state_is_left_behind(
+    finished: Path, snakemake: Snakemake
+) -> None:
+    assert "Nothing to be done" in snakemake("-n", *SMOKE).stdout
+    left = [path for path in (finished / "state").rglob("*") if path.is_file()]
+    assert left == []
+
+
+def test_a_killed_training_goes_on_and_ends_as_the_unbroken_one(
+    finished: Path, tmp_path: Path
+) -> None:
+    """SIGTERM to the whole process group, as a scheduler does it; then the same command again."""
+    broken = copy_repository(tmp_path)
+    target = f"{TRAINED}/history.parquet"
+    command = [sys.executable, "-m", "snakemake", "--cores", "2", target, *SMOKE]
+    environment = {**os.environ, "PYTHONPATH": str(broken)}
+    log = broken / "logs/smoke/train_policy/multi-task/seed0.log"
+    process = subprocess.Popen(
+        command,
+        cwd=broken,
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    state = broken / "state/smoke/train/multi-task/seed0"
+    _wait(lambda: any(state.glob("snapshot*")), process, log)
+    os.killpg(process.pid, signal.SIGTERM)
+    assert process.wait(timeout=120) != 0
+    assert any(state.glob("snapshot*"))
+    assert not (broken / target).exists()
+
+    again = snakemake_in(broken, Path(sys.executable))("--cores", "2", target, *SMOKE)
+    assert again.returncode == 0, again.stdout[-5000:]
+    assert "resume from step" in log.read_text()
+    one, two = (pd.read_parquet(place / target) for place in (finished, broken))
+    timed = [name for name in one.columns if name.startswith("seconds")]
+    pd.testing.assert_frame_equal(one.drop(columns=timed), two.drop(columns=timed))
+    weights = (place / TRAINED / "policy" / "model.safetensors" for place in (finished, broken))
+    assert next(weights).read_bytes() == next(weights).read_bytes()
+
+
+def _wait(condition, process: subprocess.Popen[bytes], log: Path) -> None:  # type: ignore[no-untyped-def]
+    """Until `condition` holds; fails when the process ends first or after ten minutes."""
+    deadline = time.monotonic() + 600
+    while not condition():
+        if process.poll() is not None or time.monotonic() > deadline:
+            said = log.read_text()[-3000:] if log.exists() else "no log"
+            pytest.fail(f"ended too early ({process.returncode}): {said}")
+        time.sleep(0.05)  # another process: there is nothing to be woken by
+
+
+def test_a_forced_rerun_trains_afresh(finished: Path, snakemake: Snakemake) -> None:
+    before = (finished / TRAINED / "provenance.json").read_text()
+    done = snakemake("--cores", "2", "-R", "train_policy", "--until", "train_policy", *SMOKE)
+    assert done.returncode == 0, done.stdout[-5000:]
+    log = (finished / "logs/smoke/train_policy/multi-task/seed0.log").read_text()
+    assert "resume" not in log
+    assert (finished / TRAINED / "provenance.json").read_text() != before
