@@ -22,13 +22,15 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from agentrl import errors
 from agentrl.config.models import Config
 from agentrl.errors import AgentRLError, InfrastructureError
 from agentrl.rollout.trajectory import Trajectory
-from agentrl.training.weights import WeightsRef
+
+if TYPE_CHECKING:  # it imports torch, which the parent may not need
+    from agentrl.training.weights import WeightsRef
 
 CLOSE_SECONDS = 10.0
 """How long an idle child may take to leave before it is killed."""
