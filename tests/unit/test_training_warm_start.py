@@ -197,7 +197,7 @@ def test_result_is_a_policy_and_the_state_is_gone(unbroken):
     assert torch.equal(model(ids).logits, policy.model(ids).logits)
 
 
-@pytest.mark.parametrize("at", [0, 2, 6, 7, 12])
+@pytest.mark.parametrize("at", [2, 6, 9])
 def test_broken_off_anywhere_it_ends_with_the_same_weights(
     unbroken, policy_path, tmp_path, monkeypatch, at
 ):
