@@ -83,6 +83,11 @@ def policy_folder(name, seed):
     return f"results/{SCALE}/policies/{name}/seed{seed}"
 
 
+def trajectory_folder(seed):
+    """The recorded episodes of the multi-task run."""
+    return f"results/{SCALE}/train/{MULTI_TASK}/seed{seed}/trajectories"
+
+
 def clone_start(wildcards):
     """The policy that a clone continues from."""
     return policy_folder(CONFIG.clones[wildcards.clone].start, wildcards.seed)

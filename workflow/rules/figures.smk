@@ -80,6 +80,7 @@ rule tour:
         notebook="notebooks/tour.py",
         config=f"results/{SCALE}/config/evaluate.yaml",
         policy=policy_folder(MULTI_TASK, SEEDS[0]),
+        trajectories=trajectory_folder(SEEDS[0]),
     output:
         notebook=f"results/{SCALE}/notebooks/tour.ipynb",
     log:
@@ -94,4 +95,5 @@ rule tour:
         "Tour of one episode"
     shell:
         "agentrl notebook run {input.notebook} --executed {output.notebook}"
-        " -p policy_path={input.policy} -p config_path={input.config} > {log} 2>&1"
+        " -p policy_path={input.policy} -p config_path={input.config}"
+        " -p trajectories_path={input.trajectories} > {log} 2>&1"
