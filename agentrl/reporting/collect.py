@@ -132,7 +132,7 @@ def _write(frame: pd.DataFrame, path: Path) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(description="Collect results into one folder.")
     parser.add_argument("folder", type=Path)
     for name in ("evaluations", "histories", "policies"):
         parser.add_argument(f"--{name}", type=Path, nargs="*", default=[])

@@ -7,6 +7,7 @@ parameters and writes its twin. No times, ids or machine paths go into either ki
 
 from __future__ import annotations
 
+import argparse
 import ast
 import os
 import sys
@@ -41,7 +42,7 @@ def run_notebook(source: Path, executed: Path, parameters: Mapping[str, Any]) ->
     Raises `ConfigError` for a parameter that the notebook does not have, and `AgentRLError` with the
     traceback of the cell that failed; the copy is kept then too.
     """
-    notebook = _read(source)
+    notebook = read_notebook(source)
     known = parameter_names(notebook)
     unknown = sorted(set(parameters) - set(known))
     if unknown:
@@ -55,7 +56,7 @@ def run_notebook(source: Path, executed: Path, parameters: Mapping[str, Any]) ->
         raise AgentRLError(f"{source} failed; its copy is {executed}\n{error}") from None
     finally:
         if executed.exists():
-            _write(_clean(_read(executed)), executed)
+            _write(_clean(read_notebook(executed)), executed)
 
 
 def parameter_names(notebook: nbformat.NotebookNode) -> list[str]:
@@ -72,12 +73,15 @@ def parameter_names(notebook: nbformat.NotebookNode) -> list[str]:
     return names
 
 
-def sync(source: Path) -> Path:
-    """Run `source` without parameters and write what came out as its `.ipynb` twin."""
+def sync(source: Path, *, execute: bool = True) -> Path:
+    """Write the `.ipynb` twin of `source`, run without parameters, or with its cells alone."""
     twin = source.with_suffix(".ipynb")
     part = source.with_name(f".{source.stem}.part.ipynb")
     try:
-        run_notebook(source, part, {})
+        if execute:
+            run_notebook(source, part, {})
+        else:
+            _write(_clean(read_notebook(source)), part)
         part.replace(twin)
     finally:
         part.unlink(missing_ok=True)
@@ -88,13 +92,13 @@ def same_source(source: Path) -> bool:
     """True where a percent notebook and its twin have the same cells."""
 
     def cells(path: Path) -> list[tuple[str, str, list[str]]]:
-        notebook = _read(path)
+        notebook = read_notebook(path)
         return [(c.cell_type, c.source, c.metadata.get("tags", [])) for c in notebook.cells]
 
     return cells(source) == cells(source.with_suffix(".ipynb"))
 
 
-def _read(path: Path) -> nbformat.NotebookNode:
+def read_notebook(path: Path) -> nbformat.NotebookNode:
     try:
         notebook: nbformat.NotebookNode = jupytext.read(path)
         return notebook
@@ -123,13 +127,17 @@ def _write(notebook: nbformat.NotebookNode, path: Path) -> None:
     path.write_text(nbformat.writes(notebook) + "\n", encoding="utf-8")
 
 
-def main(arguments: Sequence[str]) -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description="Write the .ipynb twins of percent notebooks.")
+    parser.add_argument("sources", type=Path, nargs="+")
+    parser.add_argument("--cells-only", action="store_true", help="do not run them: no outputs")
+    given = parser.parse_args(arguments)
     try:
-        for name in arguments:
-            print(sync(Path(name)))
+        for source in given.sources:
+            print(sync(source, execute=not given.cells_only))
     except AgentRLError as error:
         sys.exit(f"error: {error}")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

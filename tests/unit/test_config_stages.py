@@ -1,0 +1,142 @@
+"""Which settings reach which stage, and which policies an experiment has."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from agentrl.config import resolve
+from agentrl.config.stages import evaluated_rows, stage_settings, stages, to_yaml, training_runs
+from agentrl.errors import ConfigError
+
+PLAIN: dict[str, Any] = {
+    "tasks": {"alfworld": {}, "dbbench": {"max_turns": 5}},
+    "clones": {
+        "cloned": {"stages": [{"steps": 4}]},
+        "warm-start": {
+            "start": "cloned",
+            "stages": [{"steps": 2, "noise": {"alfworld": 0.3, "dbbench": 0.5}}],
+        },
+    },
+    "warm_start": {"episodes_per_step": {"alfworld": 8, "dbbench": 10}},
+}
+
+
+def changed(**sections: Any) -> Any:
+    return resolve({**PLAIN, **sections})
+
+
+def affected(**sections: Any) -> set[str]:
+    """Stages whose settings differ from the plain ones."""
+    plain, other = resolve(PLAIN), changed(**sections)
+    return {
+        stage
+        for stage in stages(plain)
+        if to_yaml(stage_settings(plain, stage)) != to_yaml(stage_settings(other, stage))
+    }
+
+
+TRAININGS = {"train-multi-task", "train-single-alfworld", "train-single-dbbench"}
+CLONES = {"clone-cloned", "clone-warm-start"}
+
+
+def test_runs_rows_and_stages_follow_from_tasks_and_clones() -> None:
+    config = resolve(PLAIN)
+    assert training_runs(config) == {
+        "multi-task": ("alfworld", "dbbench"),
+        "single-alfworld": ("alfworld",),
+        "single-dbbench": ("dbbench",),
+    }
+    assert evaluated_rows(config)[:4] == ("base", "expert", "cloned", "warm-start")
+    assert set(stages(config)) == {"base", "evaluate"} | CLONES | TRAININGS
+
+
+def test_one_task_has_no_single_task_runs() -> None:
+    config = changed(tasks={"alfworld": {}, "dbbench": None})
+    assert list(training_runs(config)) == ["multi-task"]
+
+
+def test_settings_reach_only_the_stages_that_read_them() -> None:
+    assert affected(seeds=[0, 1]) == set()
+    assert affected(results_from="published") == set()
+    assert affected(evaluation={"samples": 3}) == {"evaluate"}
+    assert affected(training={"steps": 3}) == TRAININGS
+    assert affected(algorithm={"preset": "faithful"}) == TRAININGS
+    assert affected(pipeline={"max_staleness": 1}) == TRAININGS
+    assert affected(rollout={"temperature": 0.7}) == TRAININGS | {"evaluate"}
+    assert affected(policy={"layers": 3}) == set(stages(resolve(PLAIN)))
+    assert affected(warm_start={**PLAIN["warm_start"], "optimizer": "adamw"}) == CLONES
+    more = {**PLAIN["clones"], "cloned": {"stages": [{"steps": 5}]}}
+    assert affected(clones=more) == {"clone-cloned"}
+
+
+def test_a_change_of_one_task_leaves_the_other_tasks_run_alone() -> None:
+    other = {"alfworld": {}, "dbbench": {"max_turns": 6}}
+    assert "train-single-alfworld" not in affected(tasks=other)
+    assert {"train-single-dbbench", "train-multi-task", "evaluate"} <= affected(tasks=other)
+
+
+def test_the_size_of_the_evaluation_split_concerns_evaluation_alone() -> None:
+    tasks = {"alfworld": {"std_samples": 7}, "dbbench": {"max_turns": 5}}
+    assert affected(tasks=tasks) == {"evaluate"}
+
+
+def test_a_stage_resolves_to_the_settings_it_came_from() -> None:
+    config = changed(algorithm={"preset": "faithful"})
+    for stage in stages(config):
+        again = resolve(stage_settings(config, stage))
+        assert again.policy == config.policy
+        if stage in TRAININGS:
+            assert again.algorithm == config.algorithm
+            assert set(again.tasks) == set(training_runs(config)[stage.removeprefix("train-")])
+    clone = resolve(stage_settings(config, "clone-warm-start"))
+    assert clone.warm_start.stages == config.clones["warm-start"].stages
+
+
+def test_a_clone_names_only_tasks_of_the_run() -> None:
+    config = changed(tasks={"alfworld": {}})
+    settings = stage_settings(config, "clone-warm-start")["warm_start"]
+    assert settings["episodes_per_step"] == {"alfworld": 8}
+    assert settings["stages"][0]["noise"] == {"alfworld": 0.3}
+
+
+def test_the_folder_of_records_reaches_only_stages_that_open_it() -> None:
+    tasks = {"alfworld": {"source": "official"}, "dbbench": {}}
+    config = changed(tasks=tasks, data_root="records")
+    assert stage_settings(config, "train-single-alfworld")["data_root"] == "records"
+    assert "data_root" not in stage_settings(config, "train-single-dbbench")
+
+
+@pytest.mark.parametrize(
+    ("sections", "message"),
+    [
+        (
+            {"clones": {"a": {"start": "b", "stages": [{"steps": 1}]}}},
+            "clones.a.start: 'b' is none of base, a",
+        ),
+        (
+            {
+                "clones": {
+                    "a": {"start": "b", "stages": [{"steps": 1}]},
+                    "b": {"start": "a", "stages": [{"steps": 1}]},
+                },
+                "training": {"start": "a"},
+            },
+            "clones.a.start: the chain of starts never reaches base",
+        ),
+        (
+            {"clones": {"expert": {"stages": [{"steps": 1}]}}, "training": {"start": "base"}},
+            "clones.expert: the name is taken",
+        ),
+        ({"training": {"start": "nothing"}}, "training.start: 'nothing' is none of base, cloned"),
+        ({"warm_start": {"stages": [{"steps": 1}]}}, "write the stages under clones.<name>.stages"),
+        ({"tasks": {"Alf World": {}}}, "tasks.Alf World"),
+    ],
+)
+def test_a_table_of_clones_that_makes_no_sense_is_refused(
+    sections: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ConfigError) as refused:
+        changed(**sections)
+    assert message in str(refused.value) and "\n" not in str(refused.value)
