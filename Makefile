@@ -4,18 +4,20 @@ PYTHON = $(BIN)/python
 NOTEBOOKS = $(wildcard notebooks/*.py)
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help check test format docs notebooks publish clean
+.PHONY: help check lint test format docs notebooks publish clean
 
 help:
 	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
 
-check: ## format, lint, types, floors, unit tests: under two minutes
+check: lint ## lint and unit tests: under two minutes
+	$(PYTHON) -m pytest
+
+lint: ## format, lint, types, floors
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/snakefmt --check workflow
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(PYTHON) -m pytest
 
 test: ## every test: also servers, whole runs, the workflow
 	$(PYTHON) -m pytest tests

@@ -17,8 +17,11 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from functools import cache
 from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+
+from agentrl.errors import ConfigError
 
 PACKAGE = Path(__file__).parent
 DISTRIBUTIONS = ("torch", "transformers", "tokenizers", "numpy", "pyarrow", "snakemake")
@@ -104,15 +107,18 @@ def machine() -> dict[str, Any]:
     }
 
 
-def code_digest(stage: str) -> str:
+def code_digest(stage: str, modules: Iterable[str] = ()) -> str:
     """Digest of the code that decides a stage's numbers: `algorithms:1f… hosting:a0… …`.
 
     `stage` is a name of `agentrl.config.stages` ("base", "clone-cloned", "train-multi-task",
     "evaluate") or "figures". One short digest a package, so that a changed one can be named.
+    `modules` are further ones by name, where tasks of one's own live; raises `ConfigError` for one
+    that cannot be found.
     """
     floors = FLOORS[stage.partition("-")[0]]
     parts = {floor: _digest_files(PACKAGE / floor) for floor in floors}
     parts["common"] = _digest(PACKAGE / name for name in COMMON)
+    parts |= {name: _digest([_source(name)]) for name in sorted(set(modules))}
     return " ".join(f"{name}:{digest}" for name, digest in parts.items())
 
 
@@ -128,7 +134,7 @@ def _digest(files: Iterable[Path]) -> str:
         content = path.read_bytes()
         if path.suffix == ".py":
             content = meaning(content.decode("utf-8")).encode()
-        name = path.relative_to(PACKAGE).as_posix()
+        name = path.relative_to(PACKAGE).as_posix() if PACKAGE in path.parents else path.name
         state.update(f"{name}\0{len(content)}\0".encode() + content)
     return state.hexdigest()
 
@@ -140,6 +146,16 @@ def meaning(source: str) -> str:
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             node.body = [part for part in node.body if not _is_text(part)]
     return ast.dump(tree)
+
+
+def _source(module: str) -> Path:
+    try:
+        found = find_spec(module)
+    except ImportError:
+        found = None
+    if found is None or found.origin is None:
+        raise ConfigError(f"module {module!r} of a task's factory is not on the Python path")
+    return Path(found.origin)
 
 
 def _is_text(node: ast.stmt) -> bool:

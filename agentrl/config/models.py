@@ -43,6 +43,11 @@ class TaskConfig(Section):
         default_factory=dict, description="what is special to the task; it checks them itself"
     )
 
+    @property
+    def module(self) -> str | None:
+        """The module that `factory` names."""
+        return self.factory.partition(":")[0] if self.factory else None
+
 
 class PolicyConfig(Section):
     """The model: made from scratch (`tiny`) or converted from a registry package."""

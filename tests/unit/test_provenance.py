@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from agentrl import provenance
+from agentrl.errors import ConfigError
 
 SOURCE = '''"""A module."""
 import math
@@ -86,3 +87,19 @@ def test_the_commit_and_whether_files_differ_from_it(tmp_path: Path) -> None:
     assert len(state["commit"]) == 40 and state["dirty"] is False
     (tmp_path / "file").write_text("2")
     assert provenance.repository_state(tmp_path)["dirty"] is True
+
+
+def test_a_task_of_ones_own_counts_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    module = tmp_path / "my_own_task.py"
+    module.write_text(SOURCE)
+    before = provenance.code_digest("train-x", ["my_own_task"])
+    module.write_text(SOURCE.replace("# textbook", "# a comment"))
+    assert provenance.code_digest("train-x", ["my_own_task"]) == before
+    module.write_text(SOURCE.replace("**2", "**3"))
+    after = provenance.code_digest("train-x", ["my_own_task"])
+    assert [a for a, b in zip(after.split(), before.split(), strict=True) if a != b] == [
+        next(part for part in after.split() if part.startswith("my_own_task:"))
+    ]
+    with pytest.raises(ConfigError, match="'not_there' of a task's factory is not on the Python"):
+        provenance.code_digest("train-x", ["not_there"])

@@ -139,9 +139,13 @@ def settings_of(wildcards):
     return json.dumps(stage_settings(CONFIG, wildcards.stage), sort_keys=True)
 
 
-def clone_code(wildcards):
-    """Digest of the code that decides a clone."""
-    return code_digest(f"clone-{wildcards.clone}")
+def code_of(stage):
+    """Digest of the code that decides a stage's numbers, tasks of one's own included."""
+    modules = {task.module for task in CONFIG.tasks.values()} - {None}
+    try:
+        return code_digest(stage, modules)
+    except ConfigError as problem:
+        sys.exit(f"error: {problem}")
 
 
 def starts():

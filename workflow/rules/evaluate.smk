@@ -20,7 +20,7 @@ rule evaluate_policy:
         runtime=120,
     params:
         policy=policy_argument,
-        code=code_digest("evaluate"),
+        code=code_of("evaluate"),
     message:
         "Evaluation: {wildcards.row}, seed {wildcards.seed}"
     shell:

@@ -90,7 +90,7 @@ rule tour:
     resources:
         mem_mb=2000,
     params:
-        code=code_digest("evaluate"),
+        code=code_of("evaluate"),
     message:
         "Tour of one episode"
     shell:

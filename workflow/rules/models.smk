@@ -31,7 +31,7 @@ rule create_base_policy:
     resources:
         mem_mb=2000,
     params:
-        code=code_digest("base"),
+        code=code_of("base"),
     message:
         "Untrained policy, seed {wildcards.seed}"
     shell:
@@ -58,7 +58,7 @@ rule clone_expert:
         runtime=120,
     params:
         state=f"state/{SCALE}/clone/{{clone}}/seed{{seed}}",
-        code=clone_code,
+        code=code_of("clone"),
     message:
         "Behaviour cloning: {wildcards.clone}, seed {wildcards.seed}"
     shell:

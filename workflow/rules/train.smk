@@ -27,7 +27,7 @@ rule train_policy:
     params:
         folder=subpath(output.history, parent=True),
         state=f"state/{SCALE}/train/{{run}}/seed{{seed}}",
-        code=code_digest("train"),
+        code=code_of("train"),
     message:
         "Reinforcement learning: {wildcards.run}, seed {wildcards.seed}"
     shell:
