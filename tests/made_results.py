@@ -111,11 +111,34 @@ def provenance_record(**facts: object) -> str:
     return json.dumps(record | facts)
 
 
+def write_run(folder: Path, tasks: Iterable[str], seed: int = 0) -> Path:
+    """History, provenance and one shard of trajectories (600 tokens) of a training run."""
+    (folder / "trajectories").mkdir(parents=True, exist_ok=True)
+    tokens = pd.DataFrame({"token_ids": [np.arange(200, dtype=np.int32)] * 3})
+    tokens.to_parquet(folder / "trajectories" / "step-000000.parquet")
+    training_history(tasks, seed).to_parquet(folder / "history.parquet")
+    (folder / "provenance.json").write_text(provenance_record())
+    return folder
+
+
+def write_clone(folder: Path, steps: int = 4) -> Path:
+    """The record of steps (300 tokens, 1.5 seconds each) that a clone leaves beside its weights."""
+    folder.mkdir(parents=True, exist_ok=True)
+    step = json.dumps({"tokens": 300, "seconds_expert": 0.5, "seconds_train": 1.0})
+    (folder / "warm_start.jsonl").write_text((step + "\n") * steps)
+    return folder
+
+
 def write_collected(folder: Path, seeds: int = 1) -> Path:
     """`episodes.parquet`, `history.parquet`, `provenance.json` as the collect rule leaves them."""
     from agentrl.reporting.collect import collect
 
-    evaluations, histories, policies = [], [], []
+    runs = {
+        "multi-task": ("alfworld", "dbbench"),
+        "single-alfworld": ("alfworld",),
+        "single-dbbench": ("dbbench",),
+    }
+    evaluations = []
     for seed in range(seeds):
         for row in RATES:
             path = folder / "evaluate" / row / f"seed{seed}.parquet"
@@ -123,17 +146,12 @@ def write_collected(folder: Path, seeds: int = 1) -> Path:
             random_evaluation(row, seed).to_parquet(path)
             path.with_suffix(".provenance.json").write_text(provenance_record())
             evaluations.append(path)
-        for run, tasks in {
-            "multi-task": ("alfworld", "dbbench"),
-            "single-alfworld": ("alfworld",),
-            "single-dbbench": ("dbbench",),
-        }.items():
-            place = folder / "train" / run / f"seed{seed}"
-            place.mkdir(parents=True, exist_ok=True)
-            training_history(tasks, seed).to_parquet(place / "history.parquet")
-            facts = {"steps": 12, "episodes": 768, "tokens": 24000, "seconds": 38.0}
-            (place / "provenance.json").write_text(provenance_record(**facts))
-            histories.append(place / "history.parquet")
-            policies.append(place / "provenance.json")
-    collect(folder, evaluations, histories, policies, {"multi-task": "warm-start"})
+    trained = [
+        write_run(folder / "train" / run / f"seed{seed}", tasks, seed)
+        for seed in range(seeds)
+        for run, tasks in runs.items()
+    ]
+    clones = [write_clone(folder / "policies" / "cloned" / f"seed{seed}") for seed in range(seeds)]
+    starts = {"cloned": "base", **dict.fromkeys(runs, "cloned")}
+    collect(folder, evaluations, trained, clones, starts)
     return folder

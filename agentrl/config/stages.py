@@ -18,12 +18,18 @@ SINGLE_TASK = "single-"
 BASE, EXPERT = "base", "expert"
 """Rows that no training of ours made: the policy before any, and the tasks' own solvers."""
 
-_SECTIONS = {
-    "base": ("policy",),
-    "clone": ("policy", "warm_start"),
-    "train": ("policy", "algorithm", "training", "rollout", "pipeline"),
-    "evaluate": ("policy", "rollout", "evaluation"),
+_READ: dict[str, dict[str, Any]] = {
+    "base": {"policy": True},
+    "clone": {"policy": True, "warm_start": True, "training": {"autocast"}},
+    "train": dict.fromkeys(("policy", "algorithm", "training", "rollout", "pipeline"), True),
+    "evaluate": {
+        "policy": True,
+        "rollout": {"dtype", "max_new_tokens", "max_total_tokens"},
+        "pipeline": {"episode_attempts"},
+        "evaluation": True,
+    },
 }
+"""Sections that each kind of stage reads, or single keys of them."""
 
 
 def training_runs(config: Config) -> dict[str, tuple[str, ...]]:
@@ -59,7 +65,7 @@ def stage_settings(config: Config, stage: str) -> dict[str, Any]:
         {"train_samples", "dev_samples", "train_split"} if kind == "evaluate" else {"std_samples"}
     )
     tasks = {task: config.tasks[task] for task in names}
-    settings = config.model_dump(mode="json", include=set(_SECTIONS[kind]))
+    settings = config.model_dump(mode="json", include=_READ[kind])
     settings["tasks"] = {
         task: entry.model_dump(mode="json", exclude=unused) for task, entry in tasks.items()
     }

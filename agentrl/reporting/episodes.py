@@ -28,7 +28,21 @@ COLUMNS = (
     "policy_version",
 )
 """One row an episode. `row`: the policy's name; `mode`: "sampled" or "greedy"; `tokens`: sampled."""
-HISTORY_COLUMNS = ("run", "seed", "step", "task", "reward_mean", "success_mean", "episodes")
+HISTORY_COLUMNS = (
+    "run",
+    "seed",
+    "step",
+    "task",
+    "reward_mean",
+    "success_mean",
+    "sampled_tokens",
+    "staleness_mean",
+    "staleness_max",
+    "stale_share",
+    "seconds",
+    "seconds_train",
+    "seconds_wait",
+)
 
 
 def read_episodes(paths: Iterable[Path]) -> pd.DataFrame:

@@ -64,7 +64,10 @@ def test_settings_reach_only_the_stages_that_read_them() -> None:
     assert affected(training={"steps": 3}) == TRAININGS
     assert affected(algorithm={"preset": "faithful"}) == TRAININGS
     assert affected(pipeline={"max_staleness": 1}) == TRAININGS
-    assert affected(rollout={"temperature": 0.7}) == TRAININGS | {"evaluate"}
+    assert affected(rollout={"temperature": 0.7}) == TRAININGS
+    assert affected(rollout={"max_new_tokens": 7}) == TRAININGS | {"evaluate"}
+    assert affected(training={"autocast": "none"}) == TRAININGS | CLONES
+    assert affected(pipeline={"episode_attempts": 1}) == TRAININGS | {"evaluate"}
     assert affected(policy={"layers": 3}) == set(stages(resolve(PLAIN)))
     assert affected(warm_start={**PLAIN["warm_start"], "optimizer": "adamw"}) == CLONES
     more = {**PLAIN["clones"], "cloned": {"stages": [{"steps": 5}]}}

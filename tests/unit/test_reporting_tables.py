@@ -171,6 +171,9 @@ def test_collected_files_hold_everything_once(tmp_path: Path) -> None:
     provenance = json.loads((folder / "provenance.json").read_text())
     line = collect.origin(provenance)
     assert line == "Made at commit 0123456789; torch 2.13.0; on 2 cores of Test CPU."
+    costs = collect.budgets(provenance).set_index("policy")
+    assert costs.loc["cloned", ["steps", "tokens", "minutes"]].tolist() == [4, 1200, 0.1]
+    assert costs.loc["multi-task", ["steps", "tokens", "tokens_in_all"]].tolist() == [12, 600, 1800]
 
 
 def test_budgets_add_up_along_the_chain_of_starts() -> None:

@@ -13,7 +13,12 @@ from pathlib import Path
 
 sys.path[:0] = [str(Path.cwd()), os.environ["MADE_RESULTS"]]
 
-from made_results import provenance_record, random_evaluation, training_history  # noqa: E402
+from made_results import (  # noqa: E402
+    provenance_record,
+    random_evaluation,
+    write_clone,
+    write_run,
+)
 
 from agentrl.config import load, resolve  # noqa: E402
 from agentrl.config.stages import to_yaml  # noqa: E402
@@ -39,17 +44,16 @@ def main() -> None:
             settings = json.loads(given.settings)
             resolve(settings)
             write(given.output, to_yaml(settings))
-        case ["policy", "create"] | ["warm-start"]:
+        case ["policy", "create"]:
             load([Path(given.config)])
             write(given.output / "config.json", "{}")
-            write(given.output / "provenance.json", provenance_record(steps=3, tokens=300))
+        case ["warm-start"]:
+            load([Path(given.config)])
+            write_clone(given.output)
         case ["train"]:
             assert Path(given.policy).is_dir()
+            write_run(given.output, load([Path(given.config)]).tasks, given.seed)
             write(given.output / "policy" / "config.json", "{}")
-            write(given.output / "trajectories" / "step0.parquet", "")
-            tasks = load([Path(given.config)]).tasks
-            training_history(tasks, given.seed).to_parquet(given.output / "history.parquet")
-            write(given.output / "provenance.json", provenance_record(steps=12, tokens=24000))
         case ["evaluate"]:
             assert given.policy == "expert" or Path(given.policy).is_dir()
             given.output.parent.mkdir(parents=True, exist_ok=True)

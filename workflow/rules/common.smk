@@ -124,14 +124,9 @@ def training_files(name):
     )
 
 
-def policy_records():
-    """Where each clone's and run's training is recorded."""
-    clones = expand(
-        f"results/{SCALE}/policies/{{clone}}/seed{{seed}}/provenance.json",
-        clone=CLONES,
-        seed=SEEDS,
-    )
-    return [*clones, *training_files("provenance.json")]
+def folders_of(files):
+    """Where each of these files lies."""
+    return [str(Path(file).parent) for file in files]
 
 
 def settings_of(wildcards):

@@ -32,9 +32,10 @@ rule evaluate_policy:
 rule collect_results:
     input:
         evaluations=evaluations(),
+        clones=[policy_folder(name, seed) for name in CLONES for seed in SEEDS],
         histories=training_files("history.parquet"),
-        policies=[policy_folder(name, seed) for name in CLONES for seed in SEEDS],
         records=training_files("provenance.json"),
+        trajectories=training_files("trajectories"),
     output:
         episodes=f"results/{SCALE}/episodes.parquet",
         history=f"results/{SCALE}/history.parquet",
@@ -45,11 +46,10 @@ rule collect_results:
         "../../environment.yml"
     params:
         folder=subpath(output.episodes, parent=True),
-        records=policy_records(),
+        runs=folders_of(training_files("history.parquet")),
         starts=starts(),
     message:
         "Collecting episodes and histories"
     shell:
         "python -m agentrl.reporting.collect {params.folder} --evaluations {input.evaluations}"
-        " --histories {input.histories} --policies {params.records} --starts {params.starts:q}"
-        " > {log} 2>&1"
+        " --runs {params.runs} --clones {input.clones} --starts {params.starts:q} > {log} 2>&1"
