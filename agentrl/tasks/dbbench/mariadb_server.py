@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import IO
 
 from agentrl.errors import InfrastructureError
-from agentrl.tasks.dbbench.mysql import ServerOptions
+from agentrl.tasks.dbbench.options import ServerOptions
 
 START_SECONDS = 60.0
 STOP_SECONDS = 30.0

@@ -19,18 +19,17 @@ import secrets
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from typing import Annotated, Any, Self, TypeVar
+from typing import Any, TypeVar
 
 import pymysql
-from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pymysql.cursors import SSCursor
 
-from agentrl.errors import ConfigError, DataError, InfrastructureError
+from agentrl.errors import DataError, InfrastructureError
 from agentrl.tasks.dbbench.backend import HASH_LIMIT, Reply, join_table_hashes, render, truncate
 from agentrl.tasks.dbbench.mysql_semantics.builtins import DATABASE
 from agentrl.tasks.dbbench.mysql_semantics.errors import error_text
 from agentrl.tasks.dbbench.mysql_semantics.syntax import MAX_LENGTH
+from agentrl.tasks.dbbench.options import ServerOptions
 from agentrl.tasks.dbbench.records import Table
 
 LOST = frozenset({0, 2006, 2013, 2014, 2027, 2055})
@@ -41,36 +40,6 @@ UNUSABLE_NAMES = frozenset({1059, 1060, 1102, 1103, 1166})
 _OWN_NAME = re.compile(r"dbbench([0-9a-f]{8})x[0-9]+")
 _LONGEST_WAIT = 31_536_000
 T = TypeVar("T")
-
-
-class ServerOptions(BaseModel):
-    """Where the server is, and who may create databases and users there.
-
-    The password comes from the environment variable that `password_variable` names, and only from
-    there.
-    """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    unix_socket: Path | None = None
-    host: str | None = None
-    port: Annotated[int, Field(ge=1, le=65535)] = 3306
-    tls: bool = Field(False, description="over TCP: encrypt, and verify the server's certificate")
-    user: str = "root"
-    password_variable: str = "AGENTRL_MYSQL_PASSWORD"
-    connect_timeout: Annotated[float, Field(gt=0)] = 10.0
-    statement_timeout: Annotated[float, Field(gt=0)] = 30.0
-    connections: Annotated[int, Field(ge=1)] = 16
-
-    @model_validator(mode="after")
-    def _one_address(self) -> Self:
-        if (self.unix_socket is None) == (self.host is None):
-            raise ValueError("give either unix_socket or host")
-        return self
-
-    @property
-    def address(self) -> str:
-        return str(self.unix_socket) if self.unix_socket else f"{self.host}:{self.port}"
 
 
 class MysqlBackend:
@@ -398,13 +367,3 @@ def _message(error: Exception) -> str:
 
 def _plain(name: str | bytes) -> str:
     return name.decode() if isinstance(name, bytes) else name
-
-
-def make_backend(options: dict[str, Any] | None, strict: bool) -> MysqlBackend:
-    """From `options.server` of the configuration."""
-    if options is None:
-        raise ConfigError(
-            "config key 'tasks.dbbench.options.server': not set, but options.backend is 'mysql'; give "
-            "unix_socket or host (and user; the password from the variable AGENTRL_MYSQL_PASSWORD)"
-        )
-    return MysqlBackend(ServerOptions.model_validate(options), strict)

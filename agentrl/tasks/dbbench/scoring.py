@@ -70,7 +70,9 @@ def _same(answer: Sequence[str], label: Sequence[str]) -> bool:
         return _same_value(answer[0], label[0])
     left, right = [_number(item) for item in answer], [_number(item) for item in label]
     if None not in left and None not in right and left and right:
-        return _match_numbers([n for n in left if n is not None], [n for n in right if n is not None])
+        return _match_numbers(
+            [n for n in left if n is not None], [n for n in right if n is not None]
+        )
     return set(answer) == set(label)
 
 
@@ -98,7 +100,9 @@ def _match_numbers(left: list[float], right: list[float]) -> bool:
         return False
     free = list(right)
     for number in left:
-        partner = next((i for i, other in enumerate(free) if abs(number - other) <= TOLERANCE), None)
+        partner = next(
+            (i for i, other in enumerate(free) if abs(number - other) <= TOLERANCE), None
+        )
         if partner is None:
             return False
         free.pop(partner)

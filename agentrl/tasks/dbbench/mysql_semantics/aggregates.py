@@ -99,11 +99,7 @@ class _GroupConcat:
             return None
         rows = self.rows
         for i in reversed(range(len(self.directions))):
-            rows = sorted(
-                rows,
-                key=cmp_to_key(lambda a, b: _order_nulls_first(a[1][i], b[1][i])),  # noqa: B023
-                reverse=self.directions[i] == "d",
-            )
+            rows = sorted(rows, key=_nth_key(i), reverse=self.directions[i] == "d")
         texts: list[str] = []
         seen: set[tuple[int, ...]] = set()
         for text, _ in rows:
@@ -114,6 +110,11 @@ class _GroupConcat:
             texts.append(text)
         joined = self.separator.join(texts).encode("utf-8", "replace")
         return joined[:GROUP_CONCAT_LIMIT].decode("utf-8", "ignore")
+
+
+def _nth_key(i: int) -> Callable[[tuple[str, tuple[Any, ...]]], Any]:
+    key = cmp_to_key(_order_nulls_first)
+    return lambda row: key(row[1][i])
 
 
 def _order_nulls_first(a: Any, b: Any) -> int:
