@@ -16,7 +16,7 @@ from agentrl.rollout.trajectory import Trajectory
 
 WHOLE_STEP = "*"
 LEARNER_COLUMNS = ("loss", "clip_fraction", "ratio_mean", "kl_behaviour", "grad_norm")
-TIMING_COLUMNS = ("seconds_generate", "seconds_train", "seconds_wait")
+TIMING_COLUMNS = ("seconds", "seconds_generate", "seconds_train", "seconds_wait")
 
 
 def step_rows(
