@@ -24,11 +24,13 @@ from agentrl.tasks.alfworld.planner import solve
 
 ORACLE = Path(__file__).with_name("textworld_oracle.py")
 RANDOM_STEPS = 36
-NEEDS = "import textworld, fast_downward, alfworld.agents.environment.alfred_tw_env"
+NEEDS = """import textworld, fast_downward, alfworld.agents.environment.alfred_tw_env
+print(alfworld.__path__[0])"""
 
 
 @pytest.fixture(scope="module")
-def python() -> str:
+def oracle() -> tuple[str, Path]:
+    """A python with TextWorld in it, and the folder of its alfworld package."""
     path = os.environ.get("AGENTRL_TEXTWORLD_PYTHON", sys.executable)
     probe = subprocess.run([path, "-c", NEEDS], capture_output=True, text=True, check=False)
     if probe.returncode:
@@ -37,7 +39,7 @@ def python() -> str:
             f"no TextWorld in {path} ({why}); set AGENTRL_TEXTWORLD_PYTHON to a python that has "
             "textworld[pddl] and alfworld"
         )
-    return path
+    return path, Path(probe.stdout.strip())
 
 
 def shared_locations(data: dict[str, Any]) -> dict[str, Any]:
@@ -53,14 +55,23 @@ def shared_locations(data: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def games(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """30 games: all six types in both languages and two sizes, two big ones, four shared."""
+def games(tmp_path_factory: pytest.TempPathFactory, oracle: tuple[str, Path]) -> Path:
+    """30 games: all six types in both languages and two sizes, two big ones, four shared.
+
+    Those of medium size in alfworld's language carry the domain and grammar that it ships.
+    """
     folder = tmp_path_factory.mktemp("games")
+    domain = (oracle[1] / "data" / "alfred.pddl").read_text(encoding="utf-8")
+    grammar = (oracle[1] / "data" / "alfred.twl2").read_text(encoding="utf-8")
     for language in ("agentbench", "alfworld"):
         for level in ("easy", "medium"):
             generator = Generator(level, language)
             for index, kind in enumerate(TYPES):
-                data = dict(generator.game("std", index).data)
+                game = generator.game("std", index)
+                data = dict(game.data)
+                if (language, level) == ("alfworld", "medium"):
+                    data["pddl_domain"] = domain
+                    data["grammar"] = grammar.replace("UNKNOWN GOAL", game.task)
                 save(data, folder / f"{language}-{level}-{kind}.tw-pddl")
         save(Generator("hard", language).game("std", 0).data, folder / f"{language}-hard.tw-pddl")
         for index in (2, 5):
@@ -69,9 +80,9 @@ def games(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_texts_commands_and_wins_are_textworlds(python: str, games: Path) -> None:
+def test_texts_commands_and_wins_are_textworlds(oracle: tuple[str, Path], games: Path) -> None:
     lines = subprocess.run(
-        [python, str(ORACLE), str(games), str(RANDOM_STEPS), "1"],
+        [oracle[0], str(ORACLE), str(games), str(RANDOM_STEPS), "1"],
         capture_output=True,
         text=True,
         check=True,

@@ -6,56 +6,14 @@ import json
 from pathlib import Path
 
 import pytest
+from alfworld_kitchen import edited, kitchen
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from agentrl.errors import DataError
 from agentrl.tasks.alfworld.domain import check_domain, domain_text
 from agentrl.tasks.alfworld.engine import NOTHING, Game, World
-from agentrl.tasks.alfworld.generator import grammar_text
 from agentrl.tasks.alfworld.grammar import read_grammar, symbols
-
-PROBLEM = """
-(define (problem kitchen) (:domain alfred)
- (:objects agent1 - agent
-   loc_bar_0 loc_bar_1 loc_bar_2 loc_bar_3 loc_bar_4 - location
-   CounterTop_bar_a CounterTop_bar_b Fridge_bar_a Microwave_bar_a Sink_bar_a_bar_SinkBasin - receptacle
-   Apple_bar_1 Apple_bar_2 Knife_bar_1 Bowl_bar_1 DeskLamp_bar_1 - object
-   CounterTopType FridgeType MicrowaveType SinkBasinType - rtype
-   AppleType KnifeType BowlType DeskLampType ButterKnifeType - otype)
- (:init (= (total-cost) 0) (atLocation agent1 loc_bar_0)
-   (receptacleAtLocation CounterTop_bar_a loc_bar_1) (receptacleType CounterTop_bar_a CounterTopType)
-   (receptacleAtLocation CounterTop_bar_b loc_bar_2) (receptacleType CounterTop_bar_b CounterTopType)
-   (receptacleAtLocation Fridge_bar_a loc_bar_3) (receptacleType Fridge_bar_a FridgeType)
-   (receptacleAtLocation Microwave_bar_a loc_bar_4) (receptacleType Microwave_bar_a MicrowaveType)
-   (receptacleAtLocation Sink_bar_a_bar_SinkBasin loc_bar_1)
-   (receptacleType Sink_bar_a_bar_SinkBasin SinkBasinType)
-   (openable Fridge_bar_a) (openable Microwave_bar_a)
-   (canContain CounterTopType AppleType) (canContain FridgeType AppleType)
-   (canContain CounterTopType KnifeType) (canContain SinkBasinType AppleType)
-   (objectType Apple_bar_1 AppleType) (pickupable Apple_bar_1) (sliceable Apple_bar_1)
-   (heatable Apple_bar_1) (cleanable Apple_bar_1) (coolable Apple_bar_1)
-   (inReceptacle Apple_bar_1 CounterTop_bar_a) (objectAtLocation Apple_bar_1 loc_bar_1)
-   (objectType Apple_bar_2 AppleType) (pickupable Apple_bar_2)
-   (inReceptacle Apple_bar_2 Fridge_bar_a) (objectAtLocation Apple_bar_2 loc_bar_3)
-   (objectType Knife_bar_1 KnifeType) (pickupable Knife_bar_1)
-   (inReceptacle Knife_bar_1 CounterTop_bar_a) (objectAtLocation Knife_bar_1 loc_bar_1)
-   (objectType Bowl_bar_1 BowlType) (pickupable Bowl_bar_1) (isReceptacleObject Bowl_bar_1)
-   (inReceptacle Bowl_bar_1 CounterTop_bar_b) (objectAtLocation Bowl_bar_1 loc_bar_2)
-   (objectType DeskLamp_bar_1 DeskLampType) (toggleable DeskLamp_bar_1)
-   (inReceptacle DeskLamp_bar_1 CounterTop_bar_b) (objectAtLocation DeskLamp_bar_1 loc_bar_2))
- (:goal (and (exists (?r - receptacle) (exists (?o - object) (and (heatable ?o)
-   (objectType ?o AppleType) (receptacleType ?r FridgeType) (isHot ?o) (inReceptacle ?o ?r)))))))
-"""
-
-
-def kitchen(language: str = "agentbench", **changes: object) -> dict[str, object]:
-    return {
-        "pddl_domain": domain_text(with_help=language == "alfworld"),
-        "grammar": grammar_text(language, "put a hot apple in fridge"),  # type: ignore[arg-type]
-        "pddl_problem": PROBLEM,
-        "solvable": True,
-        "walkthrough": [],
-        **changes,
-    }
 
 
 @pytest.fixture
@@ -226,13 +184,6 @@ def test_official_domains_are_recognised_whatever_their_order() -> None:
     assert arity["inreceptacle"] == 2
 
 
-def edited(key: str, old: str, new: str) -> dict[str, object]:
-    data = kitchen()
-    text = str(data[key])
-    assert old in text
-    return {**data, key: text.replace(old, new)}
-
-
 @pytest.mark.parametrize(
     ("data", "why"),
     [
@@ -259,12 +210,35 @@ def edited(key: str, old: str, new: str) -> dict[str, object]:
         (edited("grammar", "holdsany(a:agent)", "holdsany a"), "condition"),
         (edited("grammar", "action look {", "action look ;"), "expected '{'"),
         (edited("grammar", "action look {", "? look {"), "cannot read"),
-        (edited("grammar", "open {r}", "open {[o | opened(r:receptacle)]"), r"cannot read '\["),
+        (edited("grammar", "open {r}", "open {[o | opened(r:receptacle)]"), r"cannot read '\{"),
     ],
 )  # fmt: skip
 def test_malformed_games_are_refused_by_name(data: object, why: str) -> None:
     with pytest.raises(DataError, match=f"^kitchen: .*({why})"):
         Game.parse(data, "kitchen")
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.sampled_from(["pddl_domain", "grammar", "pddl_problem"]),
+    st.floats(0, 1),
+    st.integers(1, 40),
+    st.sampled_from(["", "(", ")", "{", '"', "(x)", "-", "?x"]),
+)
+def test_a_damaged_game_is_refused_or_played_but_never_crashes(
+    key: str, where: float, length: int, instead: str
+) -> None:
+    data = kitchen()
+    text = str(data[key])
+    start = int(where * len(text))
+    try:
+        world = Game.parse(
+            {**data, key: text[:start] + instead + text[start + length :]}, "g"
+        ).start()
+        for command in world.commands:
+            world.fork().step(command)
+    except DataError as error:
+        assert str(error).startswith("g: ")
 
 
 def test_files(tmp_path: Path) -> None:

@@ -158,6 +158,22 @@ def test_compiled_goals_agree_with_enumeration(formula, facts) -> None:
     assert compile_formula(formula).holds({**facts, **typed}, {}) == naive(formula, facts, {})
 
 
+@pytest.mark.parametrize(
+    ("formula", "why"),
+    [
+        ("p", "not a formula"),
+        (("=", "a"), "wrong number"),
+        (("not", ("p",), ("q",)), "wrong number"),
+        (("exists", "?x", ("p", "?x")), "variable list"),
+        (("imply", ("p",), ("q",)), "cannot read"),
+        (("p", ("q", "a")), "not an atom"),
+    ],
+)
+def test_goals_that_cannot_be_read_are_refused(formula, why: str) -> None:
+    with pytest.raises(DataError, match=why):
+        compile_formula(formula)
+
+
 def test_leaves_are_all_atoms_of_a_formula() -> None:
     formula = (
         "and",

@@ -63,7 +63,7 @@ def check_domain(text: str) -> tuple[frozenset[str], Mapping[str, int]]:
     for part in expression:
         if not isinstance(part, tuple) or not part or part[0] != ":action":
             continue
-        name = str(part[1])
+        name = str(part[1]) if len(part) > 1 else ""
         if name not in known:
             raise DataError(f"action '{name}' is not of the ALFRED domain that this engine plays")
         if _canonical_action(part) not in known[name]:

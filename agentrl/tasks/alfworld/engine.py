@@ -17,6 +17,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -86,6 +87,9 @@ class Game:
             actions, arity = check_domain(data["pddl_domain"])
             part = "grammar"
             grammar = _checked_grammar(data["grammar"], actions)
+            for atom in chain.from_iterable(query.atoms for query in grammar.queries()):
+                if atom[0].removeprefix("not_") in arity:
+                    _check_atom(atom[0].removeprefix("not_"), len(atom) - 1, arity)
             part = "pddl_problem"
             problem = read_problem(data["pddl_problem"])
             goal = compile_formula(problem.goal)
@@ -134,7 +138,7 @@ class Game:
         try:
             return self.grammar.derive((Call(rule),), self.init, self.entities, {})
         except DataError as error:
-            raise DataError(f"{self.where}: {error}") from None
+            raise DataError(f"{self.where}: grammar: {error}") from None
 
     def command(self, action: Action) -> str:
         """How `action` is written in the language of this game."""
@@ -267,7 +271,7 @@ class World:
                 text, self.facts, self.game.entities, _binding(action)
             )
         except DataError as error:
-            raise DataError(f"{self.game.where}: {error}") from None
+            raise DataError(f"{self.game.where}: grammar: {error}") from None
         if action[0] not in _FREE_OF_EFFECT:
             self._settle()
         return True

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain
 from typing import Protocol, TypeAlias
 
 from agentrl.errors import DataError
@@ -76,6 +77,17 @@ class Grammar:
     rules: Mapping[str, tuple[Production, ...]]
     actions: Mapping[str, ActionText]
 
+    def queries(self) -> Iterator[Query]:
+        """Every condition on facts, for checks at load."""
+        texts = [one.template + one.feedback for one in self.actions.values()]
+        for production in chain.from_iterable(self.rules.values()):
+            texts.append(production.symbols)
+            if production.condition is not None:
+                yield production.condition
+        for symbol in chain.from_iterable(texts):
+            if isinstance(symbol, Each) and symbol.query is not None:
+                yield symbol.query
+
     def derive(
         self,
         symbols: tuple[Symbol, ...],
@@ -100,7 +112,7 @@ class Grammar:
         for production in self.rules.get(call.rule, ()):
             if production.condition is None or production.condition.holds(facts, binding):
                 return production.symbols
-        raise DataError(f"grammar: no rule '{call.rule}' applies")
+        raise DataError(f"no rule '{call.rule}' applies")
 
     def _each(
         self, each: Each, facts: Facts, entities: Mapping[str, Named], binding: Binding
@@ -141,7 +153,7 @@ class Grammar:
             return "the"
         entity = entities.get(binding.get(f"?{field.variable}", ""))
         if entity is None:
-            raise DataError(f"grammar: variable '{field.variable}' is not bound")
+            raise DataError(f"variable '{field.variable}' is not bound")
         return entity.id if field.attribute == "id" else entity.name
 
 
@@ -161,14 +173,14 @@ def read_grammar(text: str) -> Grammar:
         nonlocal at
         if at == len(words) or words[at][0] != kind:
             found = "the end" if at == len(words) else repr(words[at][1][:40])
-            raise DataError(f"grammar: expected a {kind}, found {found}")
+            raise DataError(f"expected a {kind}, found {found}")
         at += 1
         return words[at - 1][1]
 
     def expect(word: str) -> None:
         found = take("word")
         if found != word:
-            raise DataError(f"grammar: expected '{word}', found '{found}'")
+            raise DataError(f"expected '{word}', found '{found}'")
 
     while at < len(words):
         keyword = take("word")
@@ -189,13 +201,13 @@ def read_grammar(text: str) -> Grammar:
                 elif part == "pddl":
                     take("block")
                 else:
-                    raise DataError(f"grammar: action {name} has an unknown part '{part}'")
+                    raise DataError(f"action {name} has an unknown part '{part}'")
                 expect(";")
             actions[name.lower()] = ActionText(
                 symbols(texts["template"], whole=True), symbols(texts["feedback"])
             )
         else:
-            raise DataError(f"grammar: expected 'grammar' or 'action', found '{keyword}'")
+            raise DataError(f"expected 'grammar' or 'action', found '{keyword}'")
     return Grammar({name: tuple(found) for name, found in rules.items()}, actions)
 
 
@@ -205,7 +217,7 @@ def _tokens(text: str) -> list[tuple[str, str]]:
         match = _TWL2.match(text, at)
         if match is None:
             line = text.count("\n", 0, at) + 1
-            raise DataError(f"grammar line {line}: cannot read {text[at : at + 30]!r}")
+            raise DataError(f"line {line}: cannot read {text[at : at + 30]!r}")
         at = match.end()
         if match.lastgroup is not None:
             out.append((match.lastgroup, match[match.lastgroup]))
@@ -225,11 +237,9 @@ def _add_rules(block: str, rules: dict[str, list[Production]]) -> None:
                 for one in productions
             )
     except json.JSONDecodeError as error:
-        raise DataError(f"grammar: a rule block is not valid JSON: {error}") from None
+        raise DataError(f"a rule block is not valid JSON: {error}") from None
     except (AttributeError, KeyError, TypeError):
-        raise DataError(
-            'grammar: a rule must read "name": [{"rhs": "...", "condition": "..."}]'
-        ) from None
+        raise DataError('a rule must read "name": [{"rhs": "...", "condition": "..."}]') from None
 
 
 _SYMBOL = re.compile(
@@ -256,13 +266,13 @@ def symbols(text: str, whole: bool = False) -> tuple[Symbol, ...]:
         elif match["rule"] is not None:
             out.append(Call(match["rule"]))
         elif bool(match["open"]) != bool(match["close"]):
-            raise DataError(f"grammar: unbalanced brackets in {text!r}")
+            raise DataError(f"unbalanced brackets in {text!r}")
         else:
             item = Call(match["call"]) if match["call"] else value(match["value"])
             asked = query(match["query"]) if match["query"] else None
             out.append(Each(item, asked, listed=bool(match["open"])))
     if whole and at < len(text):
-        raise DataError(f"grammar: cannot read {text[at:]!r} in {text!r}")
+        raise DataError(f"cannot read {text[at:]!r} in {text!r}")
     return tuple(out)
 
 
@@ -283,7 +293,7 @@ def value(text: str) -> Value:
                 "indefinite",
                 "definite",
             ):
-                raise DataError(f"grammar: cannot read the expression {text!r}")
+                raise DataError(f"cannot read the expression {text!r}")
             if match["literal"] is not None:
                 parts.append(match["literal"])
             else:
@@ -302,7 +312,7 @@ def query(text: str) -> Query:
     for part in text.split("&"):
         match = _ATOM.fullmatch(part)
         if match is None:
-            raise DataError(f"grammar: cannot read the condition {text!r}")
+            raise DataError(f"cannot read the condition {text!r}")
         names = [name.split(":")[0].strip() for name in match[2].split(",") if name.strip()]
         atoms.append((match[1], *(f"?{name}" for name in names)))
     return Query(tuple(atoms), distinct=True)

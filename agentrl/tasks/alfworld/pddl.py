@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import TypeAlias
 
 from agentrl.errors import DataError
@@ -177,55 +178,60 @@ def compile_formula(formula: Expression) -> Query:
     Nested `and` and `exists` become one conjunction, its atoms ordered so that each binds as few
     new variables as may be; that keeps the goal test at some microseconds.
     """
-    atoms: list[Atom] = []
-    tests: list[Test] = []
-    _flatten(formula, {}, atoms, tests, [0])
-    return Query(tuple(_order(atoms)), tuple(tests))
+    return _Compiler().query(formula, {})
 
 
-def _flatten(
-    formula: Expression,
-    names: Mapping[str, str],
-    atoms: list[Atom],
-    tests: list[Test],
-    counter: list[int],
-) -> None:
-    """Add `formula` to one conjunction; `names` renames variables so that scopes cannot clash."""
-    if isinstance(formula, str) or not formula:
+class _Compiler:
+    """Counts the scopes of one formula, so that renamed variables cannot clash."""
+
+    def __init__(self) -> None:
+        self.scopes = count(1)
+
+    def query(self, formula: Expression, names: Mapping[str, str]) -> Query:
+        atoms: list[Atom] = []
+        tests: list[Test] = []
+        self._add(formula, names, atoms, tests)
+        return Query(tuple(_order(atoms)), tuple(tests))
+
+    def _add(
+        self, formula: Expression, names: Mapping[str, str], atoms: list[Atom], tests: list[Test]
+    ) -> None:
+        """Add `formula` to one conjunction; `names` gives the variables in scope."""
         if formula == ():
             return
-        raise DataError(f"goal: {show(formula)!r} is not a formula")
-    head, *rest = formula
-    if head == "and":
-        for part in rest:
-            _flatten(part, names, atoms, tests, counter)
-    elif head == "exists":
-        variables, body = _quantified(formula)
-        inner = dict(names)
-        for name, kind in variables.items():
-            counter[0] += 1
-            inner[name] = f"{name}#{counter[0]}"
-            atoms.append((type_predicate(kind), inner[name]))
-        _flatten(body, inner, atoms, tests, counter)
-    elif head == "=":
-        left, right = (names.get(str(term), str(term)) for term in rest)
-        tests.append(lambda facts, b: b.get(left, left) == b.get(right, right))
-    elif head == "or":
-        options = [_nested(part, names, counter) for part in rest]
-        tests.append(lambda facts, b: any(option.holds(facts, b) for option in options))
-    elif head == "not":
-        inside = _nested(rest[0], names, counter)
-        tests.append(lambda facts, b: not inside.holds(facts, b))
-    elif head == "forall":
-        variables, body = _quantified(formula)
-        listing = tuple(x for name, kind in variables.items() for x in (name, "-", kind))
-        counterexample = _nested(("exists", listing, ("not", body)), names, counter)
-        tests.append(lambda facts, b: not counterexample.holds(facts, b))
-    elif isinstance(head, tuple) or head in ("imply", "when"):
-        raise DataError(f"goal: cannot read {show(formula)}")
-    else:
-        atom = _atom(formula)
-        atoms.append((atom[0], *(names.get(term, term) for term in atom[1:])))
+        if isinstance(formula, str):
+            raise DataError(f"goal: {formula!r} is not a formula")
+        head, *rest = formula
+        if len(rest) != {"=": 2, "not": 1}.get(str(head), len(rest)):
+            raise DataError(f"goal: {show(formula)} has the wrong number of parts")
+        if head == "and":
+            for part in rest:
+                self._add(part, names, atoms, tests)
+        elif head == "exists":
+            variables, body = _quantified(formula)
+            scope = next(self.scopes)
+            inner = {**names, **{name: f"{name}#{scope}" for name in variables}}
+            atoms += [(type_predicate(kind), inner[name]) for name, kind in variables.items()]
+            self._add(body, inner, atoms, tests)
+        elif head == "=":
+            left, right = (names.get(str(term), str(term)) for term in rest)
+            tests.append(lambda facts, b: b.get(left, left) == b.get(right, right))
+        elif head == "or":
+            options = [self.query(part, names) for part in rest]
+            tests.append(lambda facts, b: any(option.holds(facts, b) for option in options))
+        elif head == "not":
+            inside = self.query(rest[0], names)
+            tests.append(lambda facts, b: not inside.holds(facts, b))
+        elif head == "forall":
+            variables, body = _quantified(formula)
+            listing = tuple(x for name, kind in variables.items() for x in (name, "-", kind))
+            exception = self.query(("exists", listing, ("not", body)), names)
+            tests.append(lambda facts, b: not exception.holds(facts, b))
+        elif isinstance(head, tuple) or head in ("imply", "when"):
+            raise DataError(f"goal: cannot read {show(formula)}")
+        else:
+            atom = _atom(formula)
+            atoms.append((atom[0], *(names.get(term, term) for term in atom[1:])))
 
 
 def leaves(formula: Expression) -> Iterator[Atom]:
@@ -239,13 +245,6 @@ def leaves(formula: Expression) -> Iterator[Atom]:
             yield from leaves(formula[-1])
         elif head != "=":
             yield _atom(formula)
-
-
-def _nested(formula: Expression, names: Mapping[str, str], counter: list[int]) -> Query:
-    atoms: list[Atom] = []
-    tests: list[Test] = []
-    _flatten(formula, names, atoms, tests, counter)
-    return Query(tuple(_order(atoms)), tuple(tests))
 
 
 def _quantified(formula: tuple[Expression, ...]) -> tuple[dict[str, str], Expression]:

@@ -69,13 +69,13 @@ class Planner:
             return True
         return self.world.is_true(TREATMENTS[self.goal.type][0], thing)
 
-    def destination(self, thing: str) -> str:
+    def destination(self, thing: str) -> str | None:
         """Where to bring `thing`: with two to bring, where the other is; else here, else first."""
         game = self.world.game
         fitting = [r for r in game.receptacles if self._is_destination(r) and game.fits(thing, r)]
         if self.goal.type == "pick_two_obj":
-            return max(fitting, key=self._count)
-        return next((r for r in fitting if r in self.world.here), fitting[0])
+            return max(fitting, key=self._count, default=None)
+        return min(fitting, key=lambda r: r not in self.world.here, default=None)
 
     def _count(self, receptacle: str) -> int:
         return sum(self.is_target(thing) for thing in self.known.get(receptacle, ()))
@@ -129,11 +129,13 @@ class Planner:
             place,
         )
 
-    def _treat(self, thing: str) -> Action:
+    def _treat(self, thing: str) -> Action | None:
         _, action, appliance = TREATMENTS[self.goal.type]
         game = self.world.game
         places = [r for r in game.receptacles if game.is_kind(r, appliance)]
-        place = next((r for r in places if r in self.world.here), places[0])
+        place = min(places, key=lambda r: r not in self.world.here, default=None)
+        if place is None:
+            return None
         if place not in self.world.here:
             return self._go(place)
         return (action, game.agent, self.world.location, place, thing)
@@ -172,17 +174,18 @@ class Planner:
                 return ("sliceobject", game.agent, self.world.location, thing, held)
         return None
 
-    def _put_down(self, thing: str) -> Action:
+    def _put_down(self, thing: str) -> Action | None:
         """Put a thing that is in the way where it fits: here, or at the nearest open place."""
         game, world = self.world.game, self.world
         for place in world.here:
             if world.accessible(place) and game.fits(thing, place):
                 return self._put(thing, place)
         fitting = [r for r in game.receptacles if game.fits(thing, r)]
-        return self._deliver(thing, min(fitting, key=lambda r: game.is_true("openable", r)))
+        nearest = min(fitting, key=lambda r: game.is_true("openable", r), default=None)
+        return self._deliver(thing, nearest)
 
-    def _deliver(self, thing: str, place: str) -> Action:
-        return self._reach(place) or self._put(thing, place)
+    def _deliver(self, thing: str, place: str | None) -> Action | None:
+        return None if place is None else self._reach(place) or self._put(thing, place)
 
     def _put(self, thing: str, place: str) -> Action:
         game = self.world.game
