@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +11,7 @@ from agentrl.errors import InfrastructureError
 from agentrl.hosting.client import Opening
 from agentrl.messages import Message, ToolSpec
 from agentrl.rollout.engine import Completion, Sampling
+from agentrl.rollout.weights import file_digest
 from agentrl.tasks.base import (
     Episode,
     Expert,
@@ -173,7 +173,7 @@ class FakeEngine:
         if self.ignores_updates != "all":
             self.version = version
         if not self.ignores_updates:
-            self.digest = hashlib.sha256(path.read_bytes()).hexdigest()  # noqa: ASYNC240
+            self.digest = file_digest(path)
 
     def drop_caches(self) -> None:
         self.drops += 1

@@ -61,11 +61,14 @@ def json_text(value: Any, **options: Any) -> str:
 
 
 def _to_call(call: ParsedToolCall, call_id: str) -> ToolCall:
-    if call.status is ToolCallParseStatus.OK and isinstance(call.arguments, dict):
-        return ToolCall(call_id, clean(call.name or ""), json_text(call.arguments))
+    name = (
+        call.name if isinstance(call.name, str) else ""
+    )  # parsers differ in what they let through
+    if call.status is ToolCallParseStatus.OK and name and isinstance(call.arguments, dict):
+        return ToolCall(call_id, clean(name), json_text(call.arguments))
     raw = clean(call.raw)
-    found = _NAME.search(raw)
-    name = call.name or (found.group(1) if found else "")
+    if not name and (found := _NAME.search(raw)):
+        name = found.group(1)
     wrong = [call.arguments] if isinstance(call.arguments, str) else []
     after = [raw[found.end() :] for found in [_ARGUMENTS.search(raw)] if found]
     # As much of the raw text as shows the model's fault, but certainly not a JSON object.

@@ -41,10 +41,8 @@ def create_renderer(kind: str, tokenizer: Any, tools: Sequence[ToolSpec] = ()) -
                 f"config key 'policy.chat_format': no chat format {kind!r}; known: "
                 f"{', '.join(OWN)} and the names of the package renderers, such as qwen3"
             ) from None
-        if config is not None:
-            options = {"thinking_retention": "all", "enable_thinking": False}
-            known = {k: v for k, v in options.items() if k in type(config).model_fields}
-            config = type(config)(**known)
+        if config is not None and "enable_thinking" in type(config).model_fields:
+            config = type(config)(thinking_retention="all", enable_thinking=False)
         renderer = renderers.create_renderer(tokenizer, config)
     probe(renderer, kind, tools)
     return renderer
@@ -102,9 +100,13 @@ def parse_message(
     turn: int = 0,
 ) -> Message:
     """The assistant message of a completion. Never raises: see `parsing`."""
-    parsed = renderer.parse_response(
-        list(completion), tools=_tools(tools), prompt_ids=list(prompt) or None
-    )
+    try:
+        parsed = renderer.parse_response(
+            list(completion), tools=_tools(tools), prompt_ids=list(prompt) or None
+        )
+    except (ValueError, RecursionError):
+        # Some parsers of the package stumble over numbers too long or JSON too deep to read.
+        return Message("assistant")
     return to_message(parsed, turn)
 
 

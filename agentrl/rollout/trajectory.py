@@ -135,7 +135,8 @@ class TokenRecord:
         """Tokens that no policy sampled, in front of the assistant message of `turn`."""
         self.ids += ids
         self._rows += [(False, 0.0, ENVIRONMENT, ENVIRONMENT, turn)] * len(ids)
-        self._spoken = len(self.ids)
+        if ids:
+            self._spoken = len(self.ids)
 
     def sampled(self, completion: Completion, role: int, turn: int) -> None:
         """A completion as the engine gave it; `role` is an index into the trajectory's `roles`."""
