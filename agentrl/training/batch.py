@@ -20,6 +20,8 @@ from agentrl.randomness import generator
 LENGTH_MULTIPLE = 32
 SELECT_MULTIPLE = 256
 """Few shapes keep a CPU from preparing its kernels anew at every batch (mini.md §4)."""
+BIN_COST = 128
+"""What one more micro-batch costs, in padded tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,20 +84,28 @@ def padded(length: int, budget: int) -> int:
 def pack(lengths: Sequence[int], budget: int) -> list[list[int]]:
     """Cut sequences into bins of at most `budget` padded tokens; indices, longest first.
 
-    Every index of a positive length is in exactly one bin, and no row of a bin is mostly padding.
-    Raises `ValueError` for a length over the budget: the caller decides what becomes of it.
+    Every index of a positive length is in exactly one bin. Of all cuts of the sorted sequences, the
+    one with the least padding is taken, a bin counting as `BIN_COST` tokens. Raises `ValueError`
+    for a length over the budget: the caller decides what becomes of it.
     """
     order = sorted((i for i, n in enumerate(lengths) if n > 0), key=lambda i: (-lengths[i], i))
     if order and lengths[order[0]] > budget:
         raise ValueError(f"a sequence of {lengths[order[0]]} tokens is over the budget of {budget}")
+    # best[k]: least cost of the sequences from the k-th on; end[k]: where their first bin ends.
+    best = [0] * (len(order) + 1)
+    end = [0] * len(order)
+    for start in range(len(order) - 1, -1, -1):
+        width = padded(lengths[order[start]], budget)
+        most = min(len(order) - start, budget // width)
+        best[start], end[start] = min(
+            (rows * width + BIN_COST + best[start + rows], start + rows)
+            for rows in range(1, most + 1)
+        )
     bins: list[list[int]] = []
-    width = 0
-    for index in order:
-        own = padded(lengths[index], budget)
-        if not bins or (len(bins[-1]) + 1) * width > budget or 2 * own <= width:
-            bins.append([])
-            width = own
-        bins[-1].append(index)
+    start = 0
+    while start < len(order):
+        bins.append(order[start : end[start]])
+        start = end[start]
     return bins
 
 

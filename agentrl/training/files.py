@@ -6,9 +6,11 @@ Invariant: at every moment a reader sees the old file or the new one, whole (the
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from safetensors import SafetensorError
 
@@ -29,7 +31,7 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def replace_file(path: Path, write: Callable[[Path], None]) -> None:
+def replace_file(path: Path, write: Callable[[Path], object]) -> None:
     """Let `write` fill a file beside `path`, then put it in place.
 
     Raises `StateError` when the disk refuses (full, read-only); what was at `path` stays.
@@ -51,3 +53,9 @@ def replace_file(path: Path, write: Callable[[Path], None]) -> None:
 def reason(error: Exception) -> str:
     """The words of an error of the operating system, without path and number."""
     return (error.strerror if isinstance(error, OSError) else None) or str(error)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """One JSON value as a file, atomically. Raises `StateError`."""
+    text = json.dumps(value)
+    replace_file(path, lambda aside: aside.write_text(text, encoding="utf-8"))

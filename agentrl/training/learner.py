@@ -5,17 +5,13 @@ pitfalls); the loss of an optimiser step is Σ over its tokens / all its sampled
 is cut (7); what a step does depends on its trajectories and (seed, step), never on their order, the
 clock or what ran before (8), so a restored learner goes on bit by bit (9); an engine that does not
 sample from the distribution that is trained on is noticed at the first step (pitfall 22).
-
-Dead groups: their trajectories are left out of the backward pass - advantage and KL alike - but
-their tokens count in the loss's denominator, so a step with few live groups is a small step
-(pitfall 13). With `dead_groups_in_statistics` they are trained on like any other.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,15 +19,15 @@ import numpy as np
 import torch
 from accelerate import Accelerator
 
-from agentrl.algorithms.advantages import Advantages, compute_advantages, training_reward
 from agentrl.algorithms.losses import LossStatistics, policy_loss
-from agentrl.config.models import AlgorithmConfig, Config
+from agentrl.config.models import Config
 from agentrl.errors import ConfigError, InfrastructureError, StateError
 from agentrl.rollout.policy import Policy, load_policy, save_policy
 from agentrl.rollout.trajectory import Trajectory
 from agentrl.training.batch import MicroBatch, Row, micro_batches, split_minibatches
-from agentrl.training.files import replace_file
+from agentrl.training.files import write_json
 from agentrl.training.scorer import TokenScorer
+from agentrl.training.step_batch import StepBatch, prepare_step
 from agentrl.training.weights import (
     WeightsRef,
     load_state,
@@ -43,95 +39,6 @@ CHECKED_TRAJECTORIES = 4
 """Per task, in the comparison of engine and learner."""
 ENGINE_TOLERANCE = {"fp32": 1.0e-3, "bf16": 5.0e-2}
 """Largest mean |log p(engine) - log p(learner)| on equal weights, by `rollout.dtype`."""
-
-
-@dataclass(frozen=True, slots=True)
-class StepBatch:
-    """The trajectories of one step in canonical order, with their advantages; N of each."""
-
-    trajectories: list[Trajectory]
-    tasks: list[str]
-    """Names that task ids count."""
-    task_ids: list[int]
-    advantages: Advantages
-    tokens: list[int]
-    """Sampled tokens that count in the loss: 0 where there is no advantage, or no room."""
-    live: list[bool]
-    """Goes through the backward pass."""
-    too_long: list[bool]
-
-    def row(self, index: int) -> Row:
-        trajectory = self.trajectories[index]
-        return Row(
-            trajectory.token_ids,
-            trajectory.loss_mask.astype(np.float32),
-            self.task_ids[index],
-            float(self.advantages.values[index]),
-            trajectory.behaviour_logprobs,
-        )
-
-    def counts(self) -> dict[str, float]:
-        dead = self.advantages.dead.tolist()
-        groups = {t.group_id for t, is_dead in zip(self.trajectories, dead, strict=True) if is_dead}
-        return {
-            "trajectories": float(len(self.trajectories)),
-            "without_advantage": float((~self.advantages.present).sum()),
-            "dead_groups": float(len(groups)),
-            "trained_trajectories": float(sum(self.live)),
-            "dropped_too_long": float(sum(self.too_long)),
-            "tokens": float(sum(self.tokens)),
-        }
-
-
-def prepare_step(
-    trajectories: Iterable[Trajectory], algorithm: AlgorithmConfig, budget: int
-) -> StepBatch:
-    """Rewards, advantages and the choice of what is trained on, for one step.
-
-    A trajectory that the model would have to read past `budget` tokens is dropped and counted; its
-    reward stays in its group's baseline. Raises `InfrastructureError` for broken log-probabilities.
-    """
-    ordered = sorted(trajectories, key=lambda t: (t.task, *t.key))
-    for trajectory in ordered:
-        if not np.isfinite(trajectory.behaviour_logprobs).all():
-            raise InfrastructureError(
-                f"{trajectory.task} {trajectory.index}, group {trajectory.group_id} member "
-                f"{trajectory.member}: the engine gave a log-probability that is not a number"
-            )
-    tasks = list(dict.fromkeys(t.task for t in ordered))
-    task_ids = [tasks.index(t.task) for t in ordered]
-    rewards = [training_reward(t.status, t.reward, algorithm.incomplete_reward) for t in ordered]
-    sampled = [t.sampled for t in ordered]
-    advantages = compute_advantages(
-        torch.tensor([np.nan if r is None else r for r in rewards], dtype=torch.float64),
-        torch.tensor([t.group_id for t in ordered], dtype=torch.int64),
-        torch.tensor(task_ids, dtype=torch.int64),
-        torch.tensor(sampled, dtype=torch.int64),
-        algorithm,
-    )
-    too_long = [_inputs(t) > budget for t in ordered]
-    usable = [
-        present and not long
-        for present, long in zip(advantages.present.tolist(), too_long, strict=True)
-    ]
-    trained = advantages.present & (
-        (advantages.values != 0) | (algorithm.kl_coefficient > 0) & ~advantages.dead
-    )
-    return StepBatch(
-        ordered,
-        tasks,
-        task_ids,
-        advantages,
-        [n if ok else 0 for n, ok in zip(sampled, usable, strict=True)],
-        [ok and t for ok, t in zip(usable, trained.tolist(), strict=True)],
-        too_long,
-    )
-
-
-def _inputs(trajectory: Trajectory) -> int:
-    """Tokens to be read: all before the last sampled one."""
-    sampled = np.flatnonzero(trajectory.loss_mask)
-    return int(sampled[-1]) if len(sampled) else 0
 
 
 class Learner:
@@ -162,7 +69,8 @@ class Learner:
         self._published: int | None = 0  # the version that an engine has of the present weights
         self._engine_checked = False
         self.accelerator = Accelerator(mixed_precision="no")  # autocast is ours: see `_autocast`
-        scorer = TokenScorer(policy.model.float(), config.rollout.temperature)
+        model = policy.model.float().to(self.accelerator.device)
+        scorer = TokenScorer(model, config.rollout.temperature)
         optimizer = torch.optim.AdamW(
             scorer.parameters(),
             lr=self.training.learning_rate,
@@ -172,8 +80,8 @@ class Learner:
         self.scorer, self.optimizer = self.accelerator.prepare(scorer, optimizer)
         self.reference: TokenScorer | None = None
         if self.algorithm.kl_coefficient:
-            frozen = TokenScorer(reference, config.rollout.temperature).requires_grad_(False)
-            self.reference = frozen.to(self.accelerator.device)
+            frozen = reference.float().to(self.accelerator.device).requires_grad_(False)
+            self.reference = TokenScorer(frozen, config.rollout.temperature)
 
     @classmethod
     def create(cls, policy_path: Path, config: Config, seed: int) -> Learner:
@@ -282,7 +190,7 @@ class Learner:
         """
         save_state(folder / "learner.safetensors", self.model, [self.optimizer])
         record = {"step": self.step, "seed": self.seed, "published": self._published}
-        replace_file(folder / "learner.json", lambda aside: _write_json(aside, record))
+        write_json(folder / "learner.json", record)
 
     def load(self, folder: Path) -> int:
         """Go on where `save` was called; returns the step. Raises `StateError`."""
@@ -360,7 +268,3 @@ class Learner:
             )
         self._engine_checked = True
         return {"engine_gap": gap}
-
-
-def _write_json(path: Path, record: dict[str, Any]) -> None:
-    path.write_text(json.dumps(record), encoding="utf-8")

@@ -5,19 +5,17 @@ optimiser steps, never seconds (mini.md §4.3); a run that was cut off goes on f
 and ends with the same weights as an unbroken one (9); loss is a mean over the whole step's tokens
 of each task, then over tasks, so that no task drowns another (7).
 
-The recipe is measured (mini.md §2): Muon on the hidden matrices and AdamW on embeddings and norms,
-every step mixes the tasks, environment tokens count a little.
+As measured (mini.md §2), every step mixes the tasks, and environment tokens count a little.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import shutil
 import signal
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,27 +23,23 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.optim import AdamW, Muon, Optimizer
 
-from agentrl.config.models import Config, WarmStartConfig, WarmStartStage
-from agentrl.errors import ConfigError, StateError
+from agentrl.config.models import Config, WarmStartConfig
+from agentrl.errors import ConfigError
 from agentrl.randomness import derive
 from agentrl.rollout.policy import load_policy, save_policy
 from agentrl.rollout.rendering import render
 from agentrl.tasks.base import Task
 from agentrl.tasks.play import Played, play_expert
 from agentrl.tasks.registry import create_task
-from agentrl.training.batch import Row, micro_batches
-from agentrl.training.files import replace_file, sha256
-from agentrl.training.scorer import TokenScorer
+from agentrl.training.batch import Row
+from agentrl.training.cloning import Cloner, schedule
+from agentrl.training.files import sha256
 from agentrl.training.snapshot import StateFolder, settings_fingerprint
-from agentrl.training.weights import load_state, save_state
 
 log = logging.getLogger(__name__)
 
 SNAPSHOT_EVERY = 50
-MUON_MOMENTUM = 0.95
-ADAM_BETAS = (0.9, 0.95)
 
 Reporter = Callable[[Mapping[str, Any]], None]
 """Takes one record a step: `step`, `stage`, losses, rates, seconds."""
@@ -103,96 +97,6 @@ def episode_row(
     weights = np.where(np.asarray(rendered.sampled_mask, bool), 1.0, observation_weight)
     weights[0] = 0.0  # nothing predicts the first token
     return Row(np.asarray(rendered.token_ids, np.int32), weights.astype(np.float32), task_id)
-
-
-def schedule(step: int, stage: WarmStartStage) -> float:
-    """Factor on the learning rate at `step` of a stage: linear warm-up, flat, linear to 0."""
-    rise = min(1.0, (step + 1) / stage.warmup_steps) if stage.warmup_steps else 1.0
-    falling = stage.steps * stage.decay_fraction
-    fall = min(1.0, (stage.steps - step) / falling) if falling else 1.0
-    return rise * fall
-
-
-class Cloner:
-    """The policy in behaviour cloning: one optimiser step at a time."""
-
-    def __init__(self, model: Any, config: Config) -> None:
-        self.settings = config.warm_start
-        self.autocast = config.training.autocast == "bf16"
-        self.model = model.float()
-        self.scorer = TokenScorer(self.model)
-        self.optimizers: list[Optimizer] = []
-        self._base_rates: list[float] = []
-
-    def begin_stage(self, stage: WarmStartStage) -> None:
-        """Fresh optimizers: a stage has a warm-up of its own."""
-        settings = self.settings
-        embeddings = {
-            id(layer.weight)
-            for layer in (self.model.get_input_embeddings(), self.model.get_output_embeddings())
-        }
-        parameters = list(self.model.parameters())
-        matrices = [p for p in parameters if p.ndim == 2 and id(p) not in embeddings]
-        others = [p for p in parameters if p.ndim != 2 or id(p) in embeddings]
-        hidden: Optimizer
-        if settings.optimizer == "muon":
-            hidden = Muon(
-                matrices,
-                lr=stage.learning_rate,
-                weight_decay=settings.weight_decay,
-                momentum=MUON_MOMENTUM,
-            )
-        else:
-            hidden = AdamW(
-                matrices,
-                lr=stage.learning_rate,
-                weight_decay=settings.weight_decay,
-                betas=ADAM_BETAS,
-            )
-        rate = settings.embedding_learning_rate
-        self.optimizers = [
-            hidden,
-            AdamW(others, lr=rate, weight_decay=0.0, betas=ADAM_BETAS),
-        ]
-        self._base_rates = [stage.learning_rate, rate]
-
-    def learn(self, rows: Sequence[Row], tasks: int, factor: float) -> list[float]:
-        """One optimiser step; returns the loss of each task (weighted mean over its tokens)."""
-        totals = np.zeros(tasks)
-        for row in rows:
-            totals[row.task] += row.weights.sum(dtype=np.float64)
-        present = int((totals > 0).sum())
-        share = torch.from_numpy(1.0 / np.maximum(totals, 1e-9)).float()
-        losses = torch.zeros(tasks)
-        for micro in micro_batches(rows, self.settings.max_tokens_per_microbatch):
-            with torch.autocast("cpu", torch.bfloat16, enabled=self.autocast):
-                scores, _ = self.scorer(micro.input_ids, micro.select, micro.targets)
-            per_token = -scores[: micro.count] * micro.weights * share[micro.task_ids]
-            (per_token.sum() / present).backward()
-            losses.index_add_(0, micro.task_ids, per_token.detach())
-        for optimizer, base in zip(self.optimizers, self._base_rates, strict=True):
-            for group in optimizer.param_groups:
-                group["lr"] = base * factor
-            optimizer.step()
-            optimizer.zero_grad()
-        out: list[float] = losses.tolist()
-        return out
-
-    def save(self, folder: Path, stage: int, step: int) -> None:
-        save_state(folder / "cloner.safetensors", self.model, self.optimizers)
-        text = json.dumps({"stage": stage, "step": step})
-        replace_file(folder / "cloner.json", lambda aside: _write(aside, text))
-
-    def load(self, folder: Path, stages: Sequence[WarmStartStage]) -> tuple[int, int]:
-        """Stage and step to go on with. Raises `StateError`."""
-        try:
-            record = json.loads((folder / "cloner.json").read_text(encoding="utf-8"))
-            stage, step = int(record["stage"]), int(record["step"])
-            self.begin_stage(stages[stage])
-        except (OSError, ValueError, KeyError, IndexError) as error:
-            raise StateError(f"cannot read {folder / 'cloner.json'}: {error!r}") from error
-        load_state(folder / "cloner.safetensors", self.model, self.optimizers)
-        return stage, step
 
 
 async def run_warm_start(
@@ -416,7 +320,3 @@ def _checked(config: Config) -> WarmStartConfig:
                 f"config key 'warm_start': task {name!r} is not in tasks ({', '.join(config.tasks)})"
             )
     return settings
-
-
-def _write(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8")

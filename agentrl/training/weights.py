@@ -96,11 +96,10 @@ def _load_optimizer(
 def write_tensors(
     path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None
 ) -> None:
-    """A safetensors file, atomically. Raises `StateError`."""
+    """A safetensors file, atomically; at most one entry of metadata, since their order on disk is
+    random and equal tensors are to give equal files. Raises `StateError`."""
     held = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    replace_file(
-        path, lambda aside: save_file(held, aside, metadata={"format": "pt", **(metadata or {})})
-    )
+    replace_file(path, lambda aside: save_file(held, aside, metadata=dict(metadata or {})))
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:

@@ -21,7 +21,8 @@ from agentrl.errors import ConfigError, InfrastructureError, StateError
 from agentrl.messages import Status
 from agentrl.rollout.policy import Policy
 from agentrl.training.files import sha256
-from agentrl.training.learner import Learner, prepare_step
+from agentrl.training.learner import Learner
+from agentrl.training.step_batch import prepare_step
 
 
 @pytest.fixture
@@ -361,6 +362,7 @@ def test_published_weights_are_what_the_learner_holds(model, tmp_path):
     assert (reference.version, reference.path.parent) == (1, tmp_path / "weights")
     assert reference.sha256 == sha256(reference.path)
     assert [path.name for path in reference.path.parent.iterdir()] == [reference.path.name]
+    assert len({learner.publish(tmp_path / str(n), 1).sha256 for n in range(6)}) == 1
     engine = tiny_model(3)
     missing, unexpected = engine.load_state_dict(load_file(reference.path), strict=False)
     assert missing == ["lm_head.weight"] and not unexpected  # tied

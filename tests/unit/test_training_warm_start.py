@@ -18,13 +18,8 @@ from agentrl.tasks.base import Sample
 from agentrl.tasks.play import play_expert
 from agentrl.training import warm_start
 from agentrl.training.batch import Row
-from agentrl.training.warm_start import (
-    Cloner,
-    collect_expert_episodes,
-    episode_row,
-    run_warm_start,
-    schedule,
-)
+from agentrl.training.cloning import Cloner, schedule
+from agentrl.training.warm_start import collect_expert_episodes, episode_row, run_warm_start
 
 STAGES = [
     {"steps": 7, "learning_rate": 0.02, "warmup_steps": 2},
