@@ -21,6 +21,9 @@ from agentrl import __version__
 from agentrl.config import Config, load, resolve
 from agentrl.errors import AgentRLError, ConfigError
 
+STOPPED = 143
+"""Exit status of a training that was asked to stop and has saved its state."""
+
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
 config_app = typer.Typer(no_args_is_help=True, help="Settings.")
 policy_app = typer.Typer(no_args_is_help=True, help="Policies.")
@@ -86,10 +89,23 @@ def warm_start(
     config: ConfigFile, policy: PolicyDir, seed: Seed, state: State, output: Output
 ) -> None:
     """Clone the experts: behaviour cloning on fresh expert episodes."""
+    from agentrl.provenance import code_digest
     from agentrl.training.warm_start import run_warm_start
 
     settings = load([config])
-    asyncio.run(run_warm_start(settings, policy, output, seed, state))
+    report = asyncio.run(
+        run_warm_start(
+            settings,
+            policy,
+            output,
+            seed,
+            state,
+            threads=settings.warm_start.threads,
+            code=code_digest("clone"),
+        )
+    )
+    if not report.finished:
+        raise typer.Exit(STOPPED)
 
 
 @app.command()
@@ -106,10 +122,11 @@ def train(
     from agentrl.pipeline.assembly import train as train_run
 
     settings = _only(load([config]), tasks)
-    code = asyncio.run(
+    finished = asyncio.run(
         train_run(settings, policy=policy, run=run, seed=seed, state_dir=state, output=output)
     )
-    raise typer.Exit(code)
+    if not finished:
+        raise typer.Exit(STOPPED)
 
 
 @app.command()

@@ -41,14 +41,11 @@ from agentrl.training.snapshot import Snapshot, StateFolder, settings_fingerprin
 
 log = logging.getLogger(__name__)
 
-STOPPED = 143
-"""Exit status of a run that was stopped and saved its state."""
-
 
 async def train(
     config: Config, *, policy: Path, run: str, seed: int, state_dir: Path, output: Path
-) -> int:
-    """Train `policy` on `config.tasks`; 0 when it is done, `STOPPED` when it was stopped before.
+) -> bool:
+    """Train `policy` on `config.tasks`; False when it was asked to stop and has saved its state.
 
     Writes to `output`: `policy/`, `history.parquet`, `trajectories/`, `provenance.json`.
     """
@@ -71,14 +68,14 @@ async def train(
                 finished = await _run(config, policy, run, seed, state, controller, learner)
                 if not finished:
                     log.info("%s: stopped; the state is in %s", run, state_dir)
-                    return STOPPED
+                    return False
                 await learner.export_policy(output / "policy")
             finally:
                 await learner.close()
         finally:
             await controller.close()
         _write_results(state, output, {"run": run, "seed": seed, "settings": settings})
-        return 0
+        return True
 
 
 async def _run(

@@ -21,6 +21,7 @@ from transformers import (
     LlamaConfig,
     LlamaForCausalLM,
 )
+from transformers.utils.logging import disable_progress_bar
 
 from agentrl.config.models import PolicyConfig
 from agentrl.errors import ConfigError, StateError
@@ -168,6 +169,7 @@ def read_card(path: Path) -> PolicyCard:
 def load_policy(path: Path, tools: Sequence[ToolSpec] = ()) -> Policy:
     """Read a policy folder. Raises `StateError` where it is missing or damaged, in one line."""
     card = read_card(path)
+    disable_progress_bar()  # type: ignore[no-untyped-call]  # a bar of 0.1 s is noise in a log, and its lock outlives a killed child
     try:
         tokenizer = AutoTokenizer.from_pretrained(path, local_files_only=True)
         model: Any = AutoModelForCausalLM.from_pretrained(
