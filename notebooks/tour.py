@@ -62,7 +62,7 @@ inspect.turn_table(shown.trajectory)
 HTML(inspect.to_html(shown.trajectory, shown.decode))
 
 # %%
-inspect.token_table(shown.trajectory, shown.decode).head(40)
+inspect.token_table(shown.trajectory, shown.decode).head(30)
 
 # %% [markdown]
 # ## An episode from training

@@ -41,12 +41,12 @@ def turn_table(trajectory: Trajectory) -> pd.DataFrame:
 
 
 def token_table(trajectory: Trajectory, decode: Decode) -> pd.DataFrame:
-    """One row a token. `decode` turns ids into text; here it is asked for one id at a time."""
+    """One row a token; its text is what it adds behind the token before it."""
     roles = ["environment", *trajectory.roles]
     return pd.DataFrame(
         {
             "turn": trajectory.turn,
-            "text": [decode([int(token)]) for token in trajectory.token_ids],
+            "text": _texts(trajectory.token_ids.tolist(), decode),
             "id": trajectory.token_ids,
             "in_loss": trajectory.loss_mask,
             "logprob": np.where(trajectory.loss_mask, trajectory.behaviour_logprobs, np.nan),
@@ -61,8 +61,11 @@ def to_html(trajectory: Trajectory, decode: Decode) -> str:
 
     Hovering over a token tells its id, version and probability.
     """
-    spans = []
+    spans, turn = [], 0
     for row in token_table(trajectory, decode).itertuples():
+        if row.turn != turn:
+            turn = row.turn
+            spans.append("<br>")
         text = html.escape(str(row.text)).replace("\n", "↵<br>")
         if not row.in_loss:
             spans.append(f'<span style="color:#767676" title="id {row.id}">{text}</span>')
@@ -77,7 +80,7 @@ def to_html(trajectory: Trajectory, decode: Decode) -> str:
     )
     return (
         f'<div>{legend} <span style="color:#767676">■ environment (not in the loss)</span></div>'
-        f'<div style="font-family:monospace;line-height:1.6">{"".join(spans)}</div>'
+        f'<div style="font-family:monospace;line-height:1.6;white-space:pre-wrap">{"".join(spans)}</div>'
     )
 
 
@@ -95,6 +98,16 @@ def summary(trajectory: Trajectory) -> pd.DataFrame:
         "policy versions": _span(trajectory.policy_version[trajectory.loss_mask]),
     }
     return pd.DataFrame({"value": facts})
+
+
+def _texts(ids: Sequence[int], decode: Decode) -> list[str]:
+    """Decoded alone, a token may lose the space in front of it."""
+    texts = []
+    for place, token in enumerate(ids):
+        before = ids[max(place - 1, 0) : place]
+        both, first = decode([*before, token]), decode(before) if before else ""
+        texts.append(both.removeprefix(first) if both.startswith(first) else decode([token]))
+    return texts
 
 
 def _span(versions: np.ndarray) -> str:

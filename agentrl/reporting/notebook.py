@@ -80,6 +80,7 @@ def sync(source: Path, *, execute: bool = True) -> Path:
     try:
         if execute:
             run_notebook(source, part, {})
+            _write(_without_stderr(read_notebook(part)), part)
         else:
             _write(_clean(read_notebook(source)), part)
         part.replace(twin)
@@ -120,6 +121,14 @@ def _clean(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
         tags = cell.metadata.get("tags")
         cell["metadata"] = nbformat.NotebookNode({"tags": tags} if tags else {})
         cell["id"] = f"cell-{number}"
+    return notebook
+
+
+def _without_stderr(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
+    """Libraries' warnings name files of this machine: nothing to show to others."""
+    for cell in notebook.cells:
+        if "outputs" in cell:
+            cell["outputs"] = [part for part in cell.outputs if part.get("name") != "stderr"]
     return notebook
 
 

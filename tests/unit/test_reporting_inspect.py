@@ -56,7 +56,7 @@ def test_tokens_carry_role_version_and_mask(trajectory: Trajectory) -> None:
     assert list(table["role"]) == ["environment", "environment", "current", "environment", "stale"]
     assert list(table["version"]) == [-1, -1, 4, -1, 2]
     assert list(table["in_loss"]) == [False, False, True, False, True]
-    assert list(table["text"]) == ["see", "<box>", "open", "ok", "take"]
+    assert list(table["text"]) == ["see", " <box>", " open", " ok", " take"]
     assert np.isnan(table["logprob"][0]) and table["logprob"][2] == pytest.approx(np.log(0.5))
 
 

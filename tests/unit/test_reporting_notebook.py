@@ -69,6 +69,9 @@ def test_the_twin_has_the_same_cells_and_bytes_every_time(source: Path) -> None:
     assert not [p for p in source.parent.iterdir() if "part" in p.name]
     source.write_text(SOURCE.replace("number + 1\n", "number + 2\n"), encoding="utf-8")
     assert not same_source(source)
+    source.write_text(SOURCE + "\n# %%\nimport warnings\nwarnings.warn('here')\n", encoding="utf-8")
+    assert "UserWarning" not in sync(source).read_text()
+    assert '"outputs": []' in sync(source, execute=False).read_text() and same_source(source)
 
 
 def test_a_notebook_that_does_not_exist_is_named(tmp_path: Path) -> None:
