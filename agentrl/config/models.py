@@ -102,9 +102,9 @@ class WarmStartConfig(Section):
     )
     observation_weight: Fraction = Field(0.2, description="loss weight of environment tokens")
     max_tokens_per_microbatch: PositiveInt = Field(
-    threads: PositiveInt = Field(2, description="of torch; sums are cut by it, so it decides bits")
         4096, description="memory limit; does not change the numbers beyond rounding"
     )
+    threads: PositiveInt = Field(2, description="of torch; sums are cut by it, so it decides bits")
 
 
 class CloneConfig(Section):
