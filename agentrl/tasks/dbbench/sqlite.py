@@ -21,16 +21,21 @@ from agentrl.tasks.dbbench.mysql_semantics.aggregates import AGGREGATES
 from agentrl.tasks.dbbench.mysql_semantics.catalogue import Catalogue, StoredTable
 from agentrl.tasks.dbbench.mysql_semantics.collation import compare
 from agentrl.tasks.dbbench.mysql_semantics.dates import parse_time
-from agentrl.tasks.dbbench.mysql_semantics.errors import SqlError, out_of_range, too_much_work
+from agentrl.tasks.dbbench.mysql_semantics.errors import (
+    SqlError,
+    out_of_range,
+    too_much_work,
+    wrong_group_function,
+)
 from agentrl.tasks.dbbench.mysql_semantics.functions import (
     is_function,
     make_aggregate,
     make_function,
 )
 from agentrl.tasks.dbbench.mysql_semantics.meter import Meter
-from agentrl.tasks.dbbench.mysql_semantics.numbers import to_decimal
+from agentrl.tasks.dbbench.mysql_semantics.numbers import round_decimal, to_decimal
 from agentrl.tasks.dbbench.mysql_semantics.statements import Plan, plan
-from agentrl.tasks.dbbench.mysql_semantics.types import Kind, Type, identifier
+from agentrl.tasks.dbbench.mysql_semantics.types import FLOATING, Kind, Type, identifier
 from agentrl.tasks.dbbench.records import Table
 
 log = logging.getLogger(__name__)
@@ -140,6 +145,8 @@ class SqliteDatabase:
             return out_of_range("BIGINT", "expression")
         if "full" in said:
             return SqlError(1114, "The table is full")
+        if "misuse of" in said:
+            return wrong_group_function()
         if "too large" in said or "too deep" in said or "stack" in said or "too many" in said:
             return SqlError(1436, "Thread stack overrun: statement is too large")
         log.warning("SQLite refused a compiled statement: %s: %s", said, planned.sql)
@@ -210,7 +217,8 @@ def _value(value: Any, kind: Type) -> Any:
     if kind.kind is Kind.DECIMAL:
         return to_decimal(value, kind.scale)
     if kind.kind is Kind.DOUBLE:
-        return float(value)
+        shown = round_decimal(value, kind.scale) if kind.scale != FLOATING else float(value)
+        return shown + 0.0
     if kind.kind is Kind.DATE:
         return date.fromisoformat(value)
     if kind.kind is Kind.DATETIME:

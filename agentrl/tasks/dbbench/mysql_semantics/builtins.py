@@ -24,6 +24,7 @@ from agentrl.tasks.dbbench.mysql_semantics.types import (
     Kind,
     Type,
     decimal,
+    double,
     number,
     number_type,
     quote,
@@ -167,7 +168,7 @@ def _whole(sqlite: str) -> Callable[[list[Expr]], Expr]:
     def build(arguments: list[Expr]) -> Expr:
         (argument,) = arguments
         if number_type(argument.type).kind is Kind.DOUBLE:
-            return Expr(f"{sqlite}({number(argument)})", DOUBLE)
+            return Expr(f"{sqlite}({number(argument)})", double(0))
         return Expr(f"CAST({sqlite}({number(argument)}) AS INTEGER)", INT)
 
     return build
@@ -177,10 +178,10 @@ def _round(arguments: list[Expr]) -> Expr:
     value = arguments[0]
     digits = types.integer(arguments[1]) if len(arguments) > 1 else "0"
     kind = number_type(value.type)
+    constant = _constant_integer(digits)
     if kind.kind is Kind.DOUBLE:
-        return Expr(f"my_round_double({number(value)}, {digits})", DOUBLE)
+        return Expr(f"my_round_double({number(value)}, {digits})", _fixed(constant))
     if kind.kind is Kind.DECIMAL:
-        constant = _constant_integer(digits)
         scale = kind.scale if constant is None else min(max(constant, 0), kind.scale)
         return Expr(f"my_decimal({value.sql}, {digits})", decimal(scale))
     if len(arguments) == 1:
@@ -192,9 +193,16 @@ def _truncate(arguments: list[Expr]) -> Expr:
     value, digits = arguments[0], types.integer(arguments[1])
     kind = number_type(value.type)
     constant = _constant_integer(digits)
-    if kind.kind is Kind.DECIMAL and constant is not None:
+    if kind.kind is Kind.DOUBLE:
+        kind = _fixed(constant)
+    elif kind.kind is Kind.DECIMAL and constant is not None:
         kind = decimal(min(max(constant, 0), kind.scale))
     return Expr(f"my_truncate({number(value)}, {digits})", kind)
+
+
+def _fixed(digits: int | None) -> Type:
+    """A DOUBLE rounded to `digits`: as text it shows them all."""
+    return DOUBLE if digits is None else double(digits)
 
 
 def _constant_integer(sql: str) -> int | None:
@@ -214,7 +222,8 @@ def _extreme(name: str) -> Callable[[list[Expr]], Expr]:
         kinds = [argument.type for argument in arguments]
         if all(k.kind in (Kind.TEXT, Kind.NULL) for k in kinds):
             inner = ", ".join(argument.sql for argument in arguments)
-            return Expr(f"{name}_text({inner})", TEXT)
+            sized = ", ".join(number(argument) for argument in arguments)
+            return Expr(f"{name}_text({inner})", TEXT, as_number=f"{name}({sized})")
         if all(k.temporal for k in kinds):
             inner = ", ".join(argument.sql for argument in arguments)
             return Expr(f"{name}({inner})", unify(kinds))
@@ -298,7 +307,7 @@ def _modulo(arguments: list[Expr]) -> Expr:
 
 def modulo(left: Expr, right: Expr) -> Expr:
     a, b = number_type(left.type), number_type(right.type)
-    kind = DOUBLE if Kind.DOUBLE in (a.kind, b.kind) else unify((a, b))
+    kind = unify((a, b))
     inner = f"my_modulo({number(left)}, {number(right)})"
     if kind.kind is Kind.DECIMAL:
         inner = f"my_decimal({inner}, {kind.scale})"

@@ -39,6 +39,7 @@ from agentrl.tasks.dbbench.mysql_semantics.types import (
     comparable,
     convert,
     decimal,
+    double,
     number,
     number_type,
     quote,
@@ -108,7 +109,10 @@ class Expressions(ABC):
                 return Expr(f"{float(value)!r}", decimal(0), spelling=str(value))
             return Expr(str(value), INT, spelling=str(value))
         if "e" in written.lower():
-            value_double = float(written)
+            try:
+                value_double = float(written)
+            except ValueError:
+                raise syntax_error(written) from None
             if abs(value_double) == float("inf"):
                 raise SqlError(1367, f"Illegal double '{written}' value found during parsing")
             return Expr(repr(value_double), DOUBLE, spelling=double_text(value_double))
@@ -181,10 +185,10 @@ class Expressions(ABC):
             return Expr(f"my_int_divide({number(left)}, {number(right)})", INT)
         sign = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*"}[type(node)]
         inner = f"({number(left)} {sign} {number(right)})"
+        scale = a.scale + b.scale if sign == "*" else max(a.scale, b.scale)
         if Kind.DOUBLE in (a.kind, b.kind):
-            return Expr(inner, DOUBLE)
+            return Expr(inner, double(scale))
         if Kind.DECIMAL in (a.kind, b.kind):
-            scale = a.scale + b.scale if sign == "*" else max(a.scale, b.scale)
             kind = decimal(scale)
             return Expr(f"my_decimal({inner}, {kind.scale})", kind)
         return Expr(inner, unify((a, b)))
@@ -504,7 +508,9 @@ class Expressions(ABC):
     def shift(self, value: Any, interval: Any, scope: Scope, negative: bool) -> Expr:
         base = self.expression(value, scope)
         if isinstance(interval, exp.Interval):
-            unit = str(interval.args["unit"].name).upper()
+            unit = str(getattr(interval.args.get("unit"), "name", "")).upper()
+            if not unit or interval.this is None:
+                raise self.not_understood(interval)
             amount = types.integer(self.expression(interval.this, scope))
         else:
             unit, amount = "DAY", types.integer(self.expression(interval, scope))
@@ -572,7 +578,7 @@ def _divide(left: Expr, right: Expr) -> Expr:
     a, b = number_type(left.type), number_type(right.type)
     inner = f"(CAST({number(left)} AS REAL) / {number(right)})"
     if Kind.DOUBLE in (a.kind, b.kind):
-        return Expr(inner, DOUBLE)
+        return Expr(inner, double(max(a.scale, b.scale) + 4))
     kind = decimal(a.scale + 4)
     return Expr(f"my_decimal({inner}, {kind.scale})", kind)
 

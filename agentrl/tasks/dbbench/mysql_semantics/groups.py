@@ -26,6 +26,7 @@ from agentrl.tasks.dbbench.mysql_semantics.types import (
     Expr,
     Kind,
     decimal,
+    double,
     keyed,
     number,
     number_type,
@@ -83,7 +84,7 @@ def _aggregate(
     if name in ("SUM", "AVG"):
         inner = f"{name.lower()}({word}{number(value)})"
         if kind.kind is Kind.DOUBLE:
-            return Expr(inner, DOUBLE)
+            return Expr(inner, double(kind.scale + 4) if name == "AVG" else kind)
         result = decimal(kind.scale + 4) if name == "AVG" else decimal(kind.scale)
         if kind.kind is Kind.NULL:
             return Expr(inner, DOUBLE)
@@ -91,7 +92,7 @@ def _aggregate(
             f"my_decimal({inner}, {result.scale})", result
         )  # fmt: skip
     if name in _BITS:
-        return Expr(f"{_BITS[name]}({types.integer(value)})", INT)
+        return Expr(f"coalesce({_BITS[name]}({types.integer(value)}), {-(name == 'BIT_AND')})", INT)
     return Expr(f"{_SPREADS[name]}({number(value)})", DOUBLE)
 
 
@@ -102,7 +103,7 @@ def _count(compiler: Expressions, nodes: list[Any], scope: Scope, distinct: bool
         raise syntax_error(")")
     values = [compiler.expression(node, scope) for node in nodes]
     if distinct and len(values) > 1:
-        return Expr(f"my_count_distinct({', '.join(v.sql for v in values)})", INT)
+        return Expr(f"coalesce(my_count_distinct({', '.join(v.sql for v in values)}), 0)", INT)
     if len(values) > 1:
         raise syntax_error(", ".join(str(node) for node in nodes[1:]))
     return Expr(
@@ -122,6 +123,8 @@ def group_concat(compiler: Expressions, node: Any, scope: Scope) -> Expr:
         distinct = isinstance(value, exp.Distinct)
         nodes = value.expressions if distinct or isinstance(value, exp.Concat) else [value]
         parts = [text(compiler.expression(part, scope)) for part in nodes]
+        if not parts:
+            raise syntax_error(")")
         joined = parts[0] if len(parts) == 1 else f"({' || '.join(parts)})"
         keys = [compiler.expression(order.this, scope).sql for order in orders]
         directions = "".join("d" if order.args.get("desc") else "a" for order in orders)

@@ -17,12 +17,15 @@ def _integer(value: str) -> int:
     return numbers.integer_prefix(value) if isinstance(value, str) else int(value)
 
 
-def _round_integer(value: int | float) -> int:
-    if isinstance(value, int):
-        return value
-    if abs(value) >= 2**63:
-        return numbers.INTEGER_MAX if value > 0 else numbers.INTEGER_MIN
-    return int(numbers.round_decimal(value, 0))
+def _whole(rounded: Callable[[float], float]) -> Callable[..., int]:
+    def call(value: int | float) -> int:
+        if isinstance(value, int):
+            return value
+        if abs(value) >= 2**63:
+            return numbers.INTEGER_MAX if value > 0 else numbers.INTEGER_MIN
+        return int(rounded(value))
+
+    return call
 
 
 def _cast_decimal(value: int | float, precision: int, scale: int) -> float:
@@ -118,7 +121,8 @@ def _convert_base(text: str, source: int, target: int) -> str | None:
 
 NUMBER_FUNCTIONS: dict[str, tuple[int, Callable[..., Value]]] = {
     "my_integer": (1, _integer),
-    "my_round_integer": (1, _round_integer),
+    "my_double_integer": (1, _whole(round)),
+    "my_decimal_integer": (1, _whole(lambda value: numbers.round_decimal(value, 0))),
     "my_decimal_text": (2, numbers.decimal_text),
     "my_double_text": (1, numbers.double_text),
     "my_decimal": (2, numbers.round_decimal),

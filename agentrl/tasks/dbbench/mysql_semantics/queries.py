@@ -8,7 +8,7 @@ list, ON and WHERE, GROUP BY, HAVING, ORDER BY.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlglot import exp
 
@@ -61,6 +61,12 @@ class _Tables:
     """Table that the statement changes: a subquery may not read it directly (1093)."""
 
 
+class _Joined(NamedTuple):
+    join: Any
+    sql: str
+    merged: str
+
+
 class Queries(Expressions):
     def __init__(self, sql: str, catalogue: Catalogue) -> None:
         super().__init__(sql)
@@ -99,16 +105,26 @@ class Queries(Expressions):
             alias = cte.args["alias"]
             name = check_name(alias.this, self.source)
             wanted = [column.name for column in alias.args.get("columns") or ()]
-            if recursive and isinstance(cte.this, exp.SetOperation):
-                anchor = self._renamed(self.query(cte.this.this, outer, named=not wanted), wanted)
-                self.tables.ctes[name] = anchor
             self.tables.derived += 1
-            query = self._renamed(self.query(cte.this, outer, named=not wanted), wanted)
+            if recursive and isinstance(cte.this, exp.Union):
+                query = self._recursive(cte.this, name, wanted)
+            else:
+                query = self._renamed(self.query(cte.this, outer, named=not wanted), wanted)
             self.tables.derived -= 1
             self.tables.ctes[name] = query
             columns = ", ".join(identifier(column.name) for column in query.columns)
             parts.append(f"{identifier(name)}({columns}) AS ({query.sql})")
         return f"WITH {'RECURSIVE ' if recursive else ''}{', '.join(parts)} "
+
+    def _recursive(self, union: Any, name: str, wanted: list[str]) -> Query:
+        """Anchor and step as they are: SQLite wants the table's own name in the step's FROM."""
+        anchor = self._renamed(self.query(union.this, None, named=not wanted), wanted)
+        self.tables.ctes[name] = anchor
+        step = self.query(union.expression, None)
+        if len(step.columns) != len(anchor.columns):
+            raise SqlError(1222, "The used SELECT statements have a different number of columns")
+        word = "UNION" if union.args.get("distinct") else "UNION ALL"
+        return Query(f"{anchor.sql} {word} {step.sql}", anchor.columns, anchor.names)
 
     def _renamed(self, query: Query, names: list[str]) -> Query:
         if not names:
@@ -133,7 +149,7 @@ class Queries(Expressions):
         joins = self._from(node, scope)
         for window in node.args.get("windows") or ():
             scope.named_windows[str(window.name).lower()] = window
-        items = self._items(node.expressions, scope)
+        items = self._items(node.expressions, scope, named)
         from_sql = self._join(joins, scope)
         where = self._where(node, scope)
         scope.aliases = {}
@@ -179,7 +195,7 @@ class Queries(Expressions):
             seen.add(name.lower())
         return names
 
-    def _items(self, nodes: list[Any], scope: Scope) -> list[_Item]:
+    def _items(self, nodes: list[Any], scope: Scope, named: bool) -> list[_Item]:
         scope.clause = "field list"
         items: list[_Item] = []
         for i, node in enumerate(nodes):
@@ -200,35 +216,52 @@ class Queries(Expressions):
                 if isinstance(node, exp.Column):
                     items.append(_Item(str(node.this.this), value, True))
                 else:
-                    items.append(_Item(self._text_of(node), value, False))
+                    items.append(_Item(_text_of(node) if named else "", value, False))
         return items
-
-    def _text_of(self, node: Any) -> str:
-        """Name of an expression without AS: its own text."""
-        if isinstance(node, exp.Literal):
-            return str(node.this)
-        return str(node.sql(dialect="mysql"))
 
     # -- FROM
 
-    def _from(self, node: Any, scope: Scope) -> list[tuple[Any, Source, str]]:
-        """Fill the scope's sources; returns (join node or None, source, SQLite text) triples."""
+    def _from(self, node: Any, scope: Scope) -> list[_Joined]:
+        """Fill the scope's sources, with the columns that USING and NATURAL merge."""
         source = node.args.get("from_")
         if source is None:
             return []
         if isinstance(source.this, exp.Table) and source.this.name.upper() == "DUAL":
             return []
-        out: list[tuple[Any, Source, str]] = []
+        out: list[_Joined] = []
         nodes = [(None, source.this), *((join, join.this) for join in node.args.get("joins") or ())]
         for join, item in nodes:
             compiled, sql = self._source(item)
             if any(other.alias == compiled.alias for other in scope.sources):
                 raise SqlError(1066, f"Not unique table/alias: '{compiled.alias}'")
             scope.sources.append(compiled)
-            out.append((join, compiled, sql))
+            merged = self._merge(join, scope) if join is not None else ""
+            out.append(_Joined(join, sql, merged))
             for nested in item.args.get("joins") or ():
                 nodes.append((nested, nested.this))
         return out
+
+    def _merge(self, join: Any, scope: Scope) -> str:
+        """The condition that USING or NATURAL stands for."""
+        *earlier, source = scope.sources
+        names = [column.name for column in join.args.get("using") or ()]
+        if str(join.args.get("method") or "").upper() == "NATURAL":
+            names = [
+                c.name for c in source.columns if any(s.find(c.name) is not None for s in earlier)
+            ]
+        conditions = []
+        for name in names:
+            left_source = next((s for s in earlier if s.find(name) is not None), None)
+            left = left_source.find(name) if left_source is not None else None
+            right = source.find(name)
+            if left_source is None or left is None or right is None:
+                raise unknown_column(name, "from clause")
+            conditions.append(f"{keyed(left)} = {right.sql}")
+            kept = source if _side(join) == "RIGHT" else left_source
+            dropped = left_source if kept is source else source
+            scope.merged[name.lower()] = kept
+            scope.hidden.add((scope.sources.index(dropped), name.lower()))
+        return " AND ".join(conditions)
 
     def _source(self, node: Any) -> tuple[Source, str]:
         if isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier):
@@ -282,54 +315,27 @@ class Queries(Expressions):
             sql = f"SELECT {picked} FROM ({sql})"
         return Source(name, query.columns), f"({sql}) AS {identifier(name)}"
 
-    def _join(self, joins: list[tuple[Any, Source, str]], scope: Scope) -> str:
+    def _join(self, joins: list[_Joined], scope: Scope) -> str:
         if not joins:
             return ""
-        parts = [f" FROM {joins[0][2]}"]
+        parts = [f" FROM {joins[0].sql}"]
         scope.clause, scope.aggregates_allowed = "on clause", False
         sources = scope.sources
-        for i, (join, source, sql) in enumerate(joins[1:], 1):
-            side = str(join.args.get("side") or "").upper()
+        for i, (join, sql, merged) in enumerate(joins[1:], 1):
             method = str(join.args.get("method") or "").upper()
             kind = str(join.args.get("kind") or "").upper()
-            if side not in ("", "LEFT", "RIGHT") or method not in ("", "NATURAL") or kind not in (
+            if _side(join) not in ("", "LEFT", "RIGHT") or method not in ("", "NATURAL") or kind not in (
                 "", "CROSS", "INNER", "OUTER", "STRAIGHT_JOIN", "STRAIGHT"
             ):  # fmt: skip
                 raise self.not_understood(join)
             scope.sources = sources[: i + 1]
-            condition = self._join_condition(join, method, side, scope, source, i)
-            if side and not condition:
+            on = join.args.get("on")
+            condition = truth(self.expression(on, scope)) if on is not None else merged
+            if _side(join) and not condition and method != "NATURAL":
                 raise syntax_error("")
-            parts.append(f" {side or ''} JOIN {sql}" + (f" ON {condition}" if condition else ""))
+            parts.append(f" {_side(join)} JOIN {sql}" + (f" ON {condition}" if condition else ""))
         scope.sources, scope.aggregates_allowed = sources, True
         return "".join(parts)
-
-    def _join_condition(
-        self, join: Any, method: str, side: str, scope: Scope, source: Source, index: int
-    ) -> str:
-        on = join.args.get("on")
-        if on is not None:
-            return truth(self.expression(on, scope))
-        names = [column.name for column in join.args.get("using") or ()]
-        earlier = scope.sources[:index]
-        if method == "NATURAL":
-            names = [
-                c.name for c in source.columns if any(s.find(c.name) is not None for s in earlier)
-            ]
-        conditions = []
-        for name in names:
-            left_source = next((s for s in earlier if s.find(name) is not None), None)
-            right = source.find(name)
-            if left_source is None or right is None:
-                raise unknown_column(name, "from clause")
-            left = left_source.find(name)
-            assert left is not None
-            conditions.append(f"{keyed(left)} = {right.sql}")
-            kept = source if side == "RIGHT" else left_source
-            scope.merged[name.lower()] = kept
-            dropped = index if kept is not source else scope.sources.index(left_source)
-            scope.hidden.add((dropped, name.lower()))
-        return " AND ".join(conditions)
 
     # -- the other clauses
 
@@ -382,16 +388,16 @@ class Queries(Expressions):
 
     def _positioned(self, node: Any, scope: Scope, items: list[_Item]) -> Expr:
         """A key of GROUP BY or ORDER BY; a whole number is a position in the select list."""
-        if isinstance(node, exp.Literal) and not node.is_string:
+        if isinstance(node, exp.Literal) and str(node.this).isdecimal() and not node.is_string:
             written = str(node.this)
-            if not written.isdecimal() or not 1 <= int(written) <= len(items):
+            if not 1 <= int(written) <= len(items):
                 raise unknown_column(written, scope.clause)
-            return items[int(written) - 1].value
-        value = self.expression(node, scope)
-        # a constant would be a position to SQLite
-        return (
-            value if not value.sql.lstrip("(-").isdecimal() else value._replace(sql=f"+{value.sql}")
-        )
+            value = items[int(written) - 1].value
+        else:
+            value = self.expression(node, scope)
+        # a number that stands alone would be a position to SQLite
+        alone = value.sql.strip("()+- ").isdecimal()
+        return value._replace(sql=f"({value.sql} + 0)") if alone else value
 
     def _limit(self, node: Any) -> tuple[str, bool]:
         limit, offset = node.args.get("limit"), node.args.get("offset")
@@ -446,18 +452,35 @@ class Queries(Expressions):
         )
         if word is None:
             raise self.not_understood(node)
-        if not node.args.get("distinct"):
-            if word != "UNION":
-                raise unsupported(f"{word} ALL in the embedded database")
+        distinct = bool(node.args.get("distinct"))
+        if word == "UNION":
             word = "UNION ALL"
+        elif not distinct:
+            raise unsupported(f"{word} ALL in the embedded database")
         left = self.query(node.this, outer, named)
         right = self.query(node.expression, outer)
         if len(left.columns) != len(right.columns):
             raise SqlError(1222, "The used SELECT statements have a different number of columns")
         kinds = [unify((a.type, b.type)) for a, b in zip(left.columns, right.columns, strict=True)]
         sql = f"{_branch(left, kinds, left.names)} {word} {_branch(right, kinds, left.names)}"
+        if word == "UNION ALL" and distinct:
+            # keeps the first of equal rows, where SQLite's UNION keeps any
+            listed = ", ".join(
+                keyed(Expr(identifier(n), k)) + f" AS {identifier(n)}"
+                for n, k in zip(left.names, kinds, strict=True)
+            )
+            sql = f"SELECT DISTINCT {listed} FROM ({sql})"
         columns = tuple(Column(c.name, k) for c, k in zip(left.columns, kinds, strict=True))
         return self._ordered(node, Query(sql, columns, left.names))
+
+
+def _text_of(node: Any) -> str:
+    """Name of an expression without AS: its own text."""
+    return str(node.this) if isinstance(node, exp.Literal) else str(node.sql(dialect="mysql"))
+
+
+def _side(join: Any) -> str:
+    return str(join.args.get("side") or "").upper()
 
 
 def _branch(query: Query, kinds: list[Any], names: tuple[str, ...]) -> str:

@@ -22,14 +22,14 @@ from agentrl.tasks.dbbench.mysql_semantics.errors import (
 )
 from agentrl.tasks.dbbench.mysql_semantics.queries import Queries
 from agentrl.tasks.dbbench.mysql_semantics.scope import Column, Scope, Source
-from agentrl.tasks.dbbench.mysql_semantics.syntax import check_name, parse, without_replace
+from agentrl.tasks.dbbench.mysql_semantics.syntax import check_name, parse, prepared
 from agentrl.tasks.dbbench.mysql_semantics.types import (
     NULL,
     TEXT,
     Expr,
     Type,
     identifier,
-    text,
+    stored,
 )
 
 
@@ -49,7 +49,7 @@ def plan(sql: str, catalogue: Catalogue) -> Plan:
     rows = answer(catalogue, sql)
     if rows is not None:
         return Plan(rows=tuple(rows))
-    source = without_replace(sql)
+    source = prepared(sql)
     try:
         return _Statements(source, catalogue).statement(parse(source))
     except RecursionError:
@@ -82,8 +82,8 @@ class _Statements(Queries):
             )
         name = check_name(node.this, self.source) if database is None else str(node.this.this)
         alias = node.args.get("alias")
-        stored = self.catalogue.table(name)
-        return stored, check_name(alias.this, self.source) if alias is not None else name
+        table = self.catalogue.table(name)
+        return table, check_name(alias.this, self.source) if alias is not None else name
 
     def _refuse(self, node: Any, *keys: str) -> None:
         for key in keys:
@@ -97,20 +97,20 @@ class _Statements(Queries):
         self._refuse(node, "returning", "overwrite", "by_name", "where", "partition", "with_")
         target = node.this
         named = target.expressions if isinstance(target, exp.Schema) else None
-        stored, _ = self._target(target.this if isinstance(target, exp.Schema) else target)
-        columns = list(stored.columns)
+        table, _ = self._target(target.this if isinstance(target, exp.Schema) else target)
+        columns = list(table.columns)
         if named:
-            columns = [self._column_name(part, stored) for part in named]
+            columns = [self._column_name(part, table) for part in named]
             for i, name in enumerate(columns):
                 if name in columns[:i]:
                     raise SqlError(1110, f"Column '{name}' specified twice")
-        head = f"INSERT INTO main.{identifier(stored.name)}"
+        head = f"INSERT INTO main.{identifier(table.name)}"
         listed = "(" + ", ".join(identifier(name) for name in columns) + ")"
         values = node.args.get("expression")
         if not isinstance(values, exp.Values):
             return Plan(f"{head} {listed} {self._selected(values, len(columns))}", changes=True)
         rows = [
-            self._value_row(row, i, columns, stored) for i, row in enumerate(values.expressions, 1)
+            self._value_row(row, i, columns, table) for i, row in enumerate(values.expressions, 1)
         ]
         if rows == [""]:
             return Plan(f"{head} DEFAULT VALUES", changes=True)
@@ -119,23 +119,23 @@ class _Statements(Queries):
             rows = [row or f"({everything})" for row in rows]
         return Plan(f"{head} {listed} VALUES {', '.join(rows)}", changes=True)
 
-    def _column_name(self, node: Any, stored: StoredTable) -> str:
+    def _column_name(self, node: Any, table: StoredTable) -> str:
         part = node.this if isinstance(node, exp.Column) else node
         if not isinstance(part, exp.Identifier):
             raise self.not_understood(node)
         name = check_name(part, self.source)
-        for column in stored.columns:
+        for column in table.columns:
             if column.lower() == name.lower():
                 return column
         raise unknown_column(name, "field list")
 
-    def _value_row(self, node: Any, number: int, columns: list[str], stored: StoredTable) -> str:
+    def _value_row(self, node: Any, number: int, columns: list[str], table: StoredTable) -> str:
         items = node.expressions if isinstance(node, exp.Tuple) else [node]
-        if not items and (number == 1 or len(columns) == len(stored.columns)):
+        if not items and (number == 1 or len(columns) == len(table.columns)):
             return ""
         if len(items) != len(columns):
             raise SqlError(1136, f"Column count doesn't match value count at row {number}")
-        scope = Scope(assigned={name.lower(): Expr("NULL", NULL) for name in stored.columns})
+        scope = Scope(assigned={name.lower(): Expr("NULL", NULL) for name in table.columns})
         values = []
         for item, column in zip(items, columns, strict=True):
             value = self._assigned(item, scope)
@@ -150,7 +150,7 @@ class _Statements(Queries):
         )  # fmt: skip
         if default and node.name.upper() == "DEFAULT":
             return "NULL"
-        return text(self.expression(node, scope))
+        return stored(self.expression(node, scope))
 
     def _selected(self, node: Any, count: int) -> str:
         if node is None:
@@ -159,7 +159,7 @@ class _Statements(Queries):
         if len(query.columns) != count:
             raise SqlError(1136, "Column count doesn't match value count at row 1")
         values = ", ".join(
-            text(Expr(identifier(name), column.type))
+            stored(Expr(identifier(name), column.type))
             for name, column in zip(query.names, query.columns, strict=True)
         )
         return f"SELECT {values} FROM ({query.sql})"
@@ -168,42 +168,42 @@ class _Statements(Queries):
 
     def _update(self, node: Any) -> Plan:
         self._refuse(node, "from_", "returning", "with_")
-        stored, alias = self._target(node.this)
-        self.tables.target = stored.name
-        scope = self._row_scope(stored, alias)
+        table, alias = self._target(node.this)
+        self.tables.target = table.name
+        scope = self._row_scope(table, alias)
         assignments: dict[str, str] = {}
         for part in node.expressions:
             if not isinstance(part, exp.EQ) or not isinstance(part.this, exp.Column):
                 raise self.not_understood(part)
-            table = part.this.args.get("table")
-            if table is not None and table.name != alias:
-                raise unknown_column(f"{table.name}.{part.this.name}", "field list")
-            column = self._column_name(part.this, stored)
+            qualifier = part.this.args.get("table")
+            if qualifier is not None and qualifier.name != alias:
+                raise unknown_column(f"{qualifier.name}.{part.this.name}", "field list")
+            column = self._column_name(part.this, table)
             value = self._assigned(part.expression, scope)
             scope.assigned[column.lower()] = Expr(f"({value})", TEXT)
             assignments[column] = value
         listed = ", ".join(f"{identifier(c)} = {value}" for c, value in assignments.items())
-        condition = self._condition(node, stored, alias)
-        head = f"UPDATE main.{identifier(stored.name)} AS {identifier(alias)}"
+        condition = self._condition(node, table, alias)
+        head = f"UPDATE main.{identifier(table.name)} AS {identifier(alias)}"
         return Plan(f"{head} SET {listed}{condition}", changes=True)
 
     def _delete(self, node: Any) -> Plan:
         self._refuse(node, "returning", "with_", "using")
-        stored, alias = self._target(node.this)
-        for table in node.args.get("tables") or ():
-            if table.name not in (stored.name, alias):
-                raise SqlError(1109, f"Unknown table '{table.name}' in MULTI DELETE")
-        self.tables.target = stored.name
-        condition = self._condition(node, stored, alias)
-        head = f"DELETE FROM main.{identifier(stored.name)} AS {identifier(alias)}"
+        table, alias = self._target(node.this)
+        for named in node.args.get("tables") or ():
+            if named.name not in (table.name, alias):
+                raise SqlError(1109, f"Unknown table '{named.name}' in MULTI DELETE")
+        self.tables.target = table.name
+        condition = self._condition(node, table, alias)
+        head = f"DELETE FROM main.{identifier(table.name)} AS {identifier(alias)}"
         return Plan(f"{head}{condition}", changes=True)
 
-    def _row_scope(self, stored: StoredTable, alias: str) -> Scope:
-        columns = tuple(Column(name, TEXT, base=True) for name in stored.columns)
+    def _row_scope(self, table: StoredTable, alias: str) -> Scope:
+        columns = tuple(Column(name, TEXT, base=True) for name in table.columns)
         return Scope(sources=[Source(alias, columns)])
 
-    def _condition(self, node: Any, stored: StoredTable, alias: str) -> str:
-        scope = self._row_scope(stored, alias)
+    def _condition(self, node: Any, table: StoredTable, alias: str) -> str:
+        scope = self._row_scope(table, alias)
         where = self._where(node, scope)
         scope.aggregates_allowed = False
         order = self._order(node, scope, [])
@@ -211,10 +211,10 @@ class _Statements(Queries):
         clause = f" WHERE {where}" if where else ""
         if not limit:
             return clause
-        taken = {name.lower() for name in stored.columns}
+        taken = {name.lower() for name in table.columns}
         rowid = next(name for name in ("rowid", "oid", "_rowid_") if name not in taken)
         quoted = identifier(alias)
         return (
             f" WHERE {quoted}.{rowid} IN (SELECT {quoted}.{rowid} FROM "
-            f"main.{identifier(stored.name)} AS {quoted}{clause}{order}{limit})"
+            f"main.{identifier(table.name)} AS {quoted}{clause}{order}{limit})"
         )

@@ -17,7 +17,7 @@ from sqlglot.dialects.mysql import MySQL
 from sqlglot.errors import ErrorLevel, ParseError, TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
-from agentrl.tasks.dbbench.mysql_semantics.errors import SqlError, syntax_error
+from agentrl.tasks.dbbench.mysql_semantics.errors import SqlError, syntax_error, unsupported
 from agentrl.tasks.dbbench.mysql_semantics.types import words
 
 MAX_LENGTH = 16_384
@@ -54,6 +54,16 @@ VAR_POP VAR_SAMP
 """)
 _OPEN = frozenset({TokenType.L_PAREN})
 _CLOSE = frozenset({TokenType.R_PAREN})
+_AFTER_LISTS = frozenset({
+    TokenType.FROM, TokenType.WHERE, TokenType.GROUP_BY, TokenType.ORDER_BY, TokenType.HAVING,
+    TokenType.LIMIT, TokenType.R_PAREN, TokenType.UNION, TokenType.SEMICOLON,
+})  # fmt: skip
+_FIRST_WORDS = words("SELECT WITH INSERT UPDATE DELETE TABLE (")
+_NOT_MYSQL = ("==", "::")
+_QUOTED_OR_DASHES = re.compile(
+    r"'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.|\"\")*\"|`[^`]*`|#[^\n]*|/\*.*?\*/|-- [^\n]*|--(?=\S)",
+    re.DOTALL,
+)
 _SPECIAL_CALLS = (
     "CAST", "CONVERT", "EXTRACT", "GROUP_CONCAT", "TRIM", "SUBSTRING", "SUBSTR", "POSITION",
 )  # fmt: skip
@@ -107,6 +117,8 @@ def parse(sql: str) -> Any:
         tokens.pop()
     if not tokens:
         raise SqlError(1065, "Query was empty")
+    if tokens[0].text.upper() not in _FIRST_WORDS:
+        raise near(sql, tokens[0].start)
     _check_tokens(tokens, sql)
     try:
         trees = _DIALECT.parser().parse(tokens, sql)
@@ -139,8 +151,16 @@ def _check_tokens(tokens: list[Any], sql: str) -> None:
                 _check_spaced_call(previous, tokens[i + 1 : i + 2], sql)
         elif kind in _CLOSE:
             depth -= 1
+        elif token.text in _NOT_MYSQL and kind in (TokenType.EQ, TokenType.DCOLON):
+            raise near(sql, token.start + len(token.text) - 1)
+        elif kind == TokenType.COMMA and _ends_list(tokens[i + 1 : i + 2]):
+            raise near(sql, tokens[i + 1].start if i + 1 < len(tokens) else len(sql))
         elif kind == TokenType.SEMICOLON:
             raise near(sql, tokens[min(i + 1, len(tokens) - 1)].start)
+
+
+def _ends_list(following: list[Any]) -> bool:
+    return not following or following[0].token_type in _AFTER_LISTS
 
 
 def _check_spaced_call(name: Any, following: list[Any], sql: str) -> None:
@@ -162,8 +182,15 @@ def _too_deep() -> SqlError:
 _REPLACE = re.compile(r"\s*REPLACE\b(?!\s*\()", re.IGNORECASE)
 
 
-def without_replace(sql: str) -> str:
-    """REPLACE as INSERT: the same where no table has a key."""
+def prepared(sql: str) -> str:
+    """The statement with what sqlglot reads otherwise put in its words.
+
+    `--` starts a comment only before white space, and REPLACE is INSERT where no table has a key.
+    """
+    if "/*!" in sql:
+        raise unsupported("executable comments in the embedded database")
+    if "--" in sql:
+        sql = _QUOTED_OR_DASHES.sub(lambda m: "- -" if m.group() == "--" else m.group(), sql)
     return _REPLACE.sub("INSERT", sql, count=1) if _REPLACE.match(sql) else sql
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from functools import lru_cache
+from itertools import accumulate
 
 from agentrl.tasks.dbbench.mysql_semantics.collation import compare, fold
 from agentrl.tasks.dbbench.mysql_semantics.errors import SqlError, too_long_result
@@ -61,25 +62,28 @@ def _substring_index(meter: Meter, text: str, delimiter: str, count: int) -> str
 
 
 def _locate(meter: Meter, needle: str, text: str, start: int = 1) -> int:
-    """Position (from 1) of `needle`, by the collation; accents that fold to more shift nothing."""
+    """Position (from 1) of the first piece equal to `needle` by the collation.
+
+    As in MySQL only pieces of the same number of UTF-8 bytes are compared, so `São` is not
+    found by `Sao`, although the two are equal.
+    """
     if start < 1:
         return 0
     if needle == "":
         return start if start <= len(text) + 1 else 0
-    pieces = [fold(character) for character in text[start - 1 :]]
+    if needle.isascii() and text.isascii():
+        return text.lower().find(needle.lower(), start - 1) + 1
     wanted = fold(needle)
-    folded = "".join(pieces)
-    meter.charge(len(folded))
-    at = folded.find(wanted)
-    if at < 0:
-        return 0
-    position = 0
-    for piece in pieces:
-        if at <= 0:
-            break
-        at -= len(piece)
-        position += 1
-    return start + position
+    size = len(needle.encode("utf-8", "replace"))
+    ends = list(accumulate(len(c.encode("utf-8", "replace")) for c in text))
+    ends_at = {end: i + 1 for i, end in enumerate(ends)}
+    for i in range(start - 1, len(text)):
+        end = ends_at.get((ends[i - 1] if i else 0) + size)
+        if end is not None:
+            meter.charge(end - i)
+            if fold(text[i:end]) == wanted:
+                return i + 1
+    return 0
 
 
 def _pad(left: bool) -> Callable[..., str | None]:

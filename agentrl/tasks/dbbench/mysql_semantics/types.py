@@ -28,7 +28,7 @@ class Kind(IntEnum):
 class Type(NamedTuple):
     kind: Kind
     scale: int = 0
-    """Digits after the point of a DECIMAL."""
+    """Digits after the point of a DECIMAL, or of a DOUBLE that ROUND made."""
 
     @property
     def numeric(self) -> bool:
@@ -39,12 +39,20 @@ class Type(NamedTuple):
         return self.kind >= Kind.DATE
 
 
-NULL, INT, DOUBLE, TEXT = Type(Kind.NULL), Type(Kind.INT), Type(Kind.DOUBLE), Type(Kind.TEXT)
+FLOATING = 31
+"""`scale` of a DOUBLE that is printed with as many digits as it has."""
+NULL, INT, TEXT = Type(Kind.NULL), Type(Kind.INT), Type(Kind.TEXT)
+DOUBLE = Type(Kind.DOUBLE, FLOATING)
 DATE, DATETIME, TIME = Type(Kind.DATE), Type(Kind.DATETIME), Type(Kind.TIME)
 
 
 def decimal(scale: int) -> Type:
     return Type(Kind.DECIMAL, min(max(scale, 0), MAX_SCALE))
+
+
+def double(scale: int) -> Type:
+    """A DOUBLE that shows `scale` digits; all it has from `FLOATING` on."""
+    return Type(Kind.DOUBLE, min(max(scale, 0), FLOATING))
 
 
 class Expr(NamedTuple):
@@ -56,6 +64,8 @@ class Expr(NamedTuple):
     """A literal as text, so that 3.50 goes into a TEXT column as it was written."""
     binary: bool = False
     """Compared byte by byte (`BINARY x`, `COLLATE utf8mb4_bin`)."""
+    as_number: str | None = None
+    """SQLite text where a number is wanted, if that is not the text's own number (GREATEST)."""
 
 
 def words(text: str) -> frozenset[str]:
@@ -77,7 +87,7 @@ def number(expr: Expr) -> str:
     """The value as a number: text by its numeric prefix, a date by its digits."""
     kind = expr.type.kind
     if kind is Kind.TEXT:
-        return f"my_number({expr.sql})"
+        return expr.as_number or f"my_number({expr.sql})"
     if kind >= Kind.DATE:
         return f"my_date_number({expr.sql})"
     return expr.sql
@@ -97,21 +107,30 @@ def text(expr: Expr) -> str:
     kind = expr.type.kind
     if kind is Kind.INT:
         return f"CAST({expr.sql} AS TEXT)"
-    if kind is Kind.DECIMAL:
+    if kind is Kind.DECIMAL or (kind is Kind.DOUBLE and expr.type.scale != FLOATING):
         return f"my_decimal_text({expr.sql}, {expr.type.scale})"
     if kind is Kind.DOUBLE:
         return f"my_double_text({expr.sql})"
     return expr.sql
 
 
+def stored(expr: Expr) -> str:
+    """The value as a TEXT column takes it: a DOUBLE with the digits that it has."""
+    if expr.type.kind is Kind.DOUBLE and expr.spelling is None:
+        return f"my_double_text({expr.sql})"
+    return text(expr)
+
+
 def integer(expr: Expr) -> str:
-    """The value as BIGINT: text by its leading digits, numbers rounded."""
+    """The value as BIGINT: text by its leading digits, numbers rounded (doubles to even)."""
     kind = expr.type.kind
     if kind in (Kind.INT, Kind.NULL):
         return expr.sql
     if kind is Kind.TEXT:
         return f"my_integer({expr.sql})"
-    return f"my_round_integer({number(expr)})"
+    if kind is Kind.DOUBLE:
+        return f"my_double_integer({expr.sql})"
+    return f"my_decimal_integer({number(expr)})"
 
 
 def moment(expr: Expr) -> str:
@@ -174,10 +193,9 @@ def unify(types: Iterable[Type]) -> Type:
         if out.kind is Kind.NULL:
             out = other
         elif out.numeric and other.numeric:
-            if Kind.DOUBLE in (out.kind, other.kind):
-                out = DOUBLE
-            else:
-                out = decimal(max(out.scale, other.scale))
+            scale = max(out.scale, other.scale)
+            floating = Kind.DOUBLE in (out.kind, other.kind)
+            out = double(scale) if floating else decimal(scale)
         elif {out.kind, other.kind} == {Kind.DATE, Kind.DATETIME}:
             out = DATETIME
         else:
