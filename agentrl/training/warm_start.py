@@ -39,7 +39,7 @@ from agentrl.training.snapshot import StateFolder, settings_fingerprint
 
 log = logging.getLogger(__name__)
 
-SNAPSHOT_EVERY = 50
+LOG_EVERY = 50
 
 Reporter = Callable[[Mapping[str, Any]], None]
 """Takes one record a step: `step`, `stage`, losses, rates, seconds."""
@@ -121,7 +121,9 @@ async def run_warm_start(
         stop: when set, the step in progress is ended, saved, and the report says unfinished. SIGTERM
             and SIGINT set it where none is given; the caller then exits with status 143.
 
-    On success `out_path` holds the policy and `warm_start.jsonl`, and `state_dir` is deleted.
+    Snapshots are taken every `training.snapshot_every` steps. On success `out_path` holds the policy
+    and `warm_start.jsonl`, and `state_dir` is deleted.
+
     Raises `ConfigError` for settings that cannot work, `StateError` for state that cannot be used.
     """
     settings = _checked(config)
@@ -188,7 +190,7 @@ class _WarmStart:
             self.state.append(record)
             reporter(record)
             stopping = stop.is_set()
-            if stopping or done % SNAPSHOT_EVERY == 0:
+            if stopping or done % self.config.training.snapshot_every == 0:
                 with self.state.snapshot(done) as folder:
                     self.cloner.save(folder, self.stage, self.step)
             if stopping:
@@ -292,7 +294,7 @@ def _signals(stop: asyncio.Event | None) -> Iterator[asyncio.Event]:
 
 
 def _log_step(record: Mapping[str, Any]) -> None:
-    if record["step"] % SNAPSHOT_EVERY == 0:
+    if record["step"] % LOG_EVERY == 0:
         log.info("stage %d step %d: loss %.3f", record["stage"], record["step"], record["loss"])
 
 

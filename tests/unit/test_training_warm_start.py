@@ -16,7 +16,6 @@ from agentrl.errors import ConfigError
 from agentrl.rollout.policy import create_tiny_policy, load_policy
 from agentrl.tasks.base import Sample
 from agentrl.tasks.play import play_expert
-from agentrl.training import warm_start
 from agentrl.training.batch import Row
 from agentrl.training.cloning import Cloner, schedule
 from agentrl.training.warm_start import collect_expert_episodes, episode_row, run_warm_start
@@ -37,7 +36,7 @@ def config_of(stages=STAGES, **settings):
                 "intermediate_size": 64,
                 "max_positions": 128,
             },
-            "training": {"autocast": "none"},
+            "training": {"autocast": "none", "snapshot_every": 3},
             "warm_start": {"stages": stages, "episodes_per_step": {"toy": 6}, **settings},
         }
     )
@@ -193,9 +192,7 @@ def test_result_is_a_policy_and_the_state_is_gone(unbroken):
 
 
 @pytest.mark.parametrize("at", [2, 6, 9])
-def test_broken_off_anywhere_it_ends_with_the_same_weights(
-    unbroken, policy_path, tmp_path, monkeypatch, at
-):
+def test_broken_off_anywhere_it_ends_with_the_same_weights(unbroken, policy_path, tmp_path, at):
     class Killed(BaseException):
         pass
 
@@ -203,7 +200,6 @@ def test_broken_off_anywhere_it_ends_with_the_same_weights(
         if (record["stage"], record["step"]) == divmod(at, 7):
             raise Killed
 
-    monkeypatch.setattr(warm_start, "SNAPSHOT_EVERY", 3)
     with pytest.raises(Killed):
         warm(config_of(), policy_path, tmp_path, reporter=kill)
     records = []
