@@ -1,11 +1,14 @@
 """The learner: what a step's gradient depends on, and what it must not depend on."""
 
+import errno
+import os
 import random
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file
 from training_toys import (
     SPANS,
@@ -20,6 +23,7 @@ from training_toys import (
 from agentrl.errors import ConfigError, InfrastructureError, StateError
 from agentrl.messages import Status
 from agentrl.rollout.policy import Policy
+from agentrl.training import weights
 from agentrl.training.files import sha256
 from agentrl.training.learner import Learner
 from agentrl.training.step_batch import prepare_step
@@ -369,6 +373,27 @@ def test_published_weights_are_what_the_learner_holds(model, tmp_path):
     engine.set_attn_implementation("eager")
     ids = torch.arange(20)[None]
     assert torch.equal(engine(ids).logits, learner.model(ids).logits)
+
+
+def test_full_disk_is_one_line_and_the_file_before_stays(tmp_path, monkeypatch):
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def torn(_, aside, **__):
+        aside.write_bytes(b"half")
+        raise SafetensorError("I/O error: No space left on device (os error 28)")
+
+    learner = learner_of()
+    reference = learner.publish(tmp_path, 1)
+    for where, name, fake in ((os, "fsync", full), (weights, "save_file", torn)):
+        with monkeypatch.context() as patch:
+            patch.setattr(where, name, fake)
+            for write in (lambda: learner.publish(tmp_path, 1), lambda: learner.save(tmp_path)):
+                with pytest.raises(StateError, match="No space left on device") as error:
+                    write()
+                assert "\n" not in str(error.value)
+        assert sha256(reference.path) == reference.sha256
+        assert list(tmp_path.iterdir()) == [reference.path]
 
 
 def test_a_step_is_the_same_in_any_process_order(model):
