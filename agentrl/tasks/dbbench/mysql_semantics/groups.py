@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 
 from agentrl.tasks.dbbench.mysql_semantics import types
-from agentrl.tasks.dbbench.mysql_semantics.date_functions import PARTS
 from agentrl.tasks.dbbench.mysql_semantics.errors import (
     SqlError,
     syntax_error,
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
     from agentrl.tasks.dbbench.mysql_semantics.expressions import Expressions
     from agentrl.tasks.dbbench.mysql_semantics.scope import Scope
 
-DATE_PARTS = PARTS - {"TO_DAYS", "UNIX", "WEEKOFYEAR", "DAYOFWEEK", "WEEKDAY", "DAYOFYEAR"}
 _SPREADS = {
     "STD": "my_deviation", "STDDEV": "my_deviation", "STDDEV_POP": "my_deviation",
     "STDDEV_SAMP": "my_sample_deviation", "VARIANCE": "my_variance", "VAR_POP": "my_variance",

@@ -21,8 +21,8 @@ from agentrl.tasks.dbbench.mysql_semantics.errors import (
     unsupported,
     wrong_group_function,
 )
-from agentrl.tasks.dbbench.mysql_semantics.expressions import Expressions, Query
-from agentrl.tasks.dbbench.mysql_semantics.scope import Column, Scope, Source
+from agentrl.tasks.dbbench.mysql_semantics.expressions import Expressions
+from agentrl.tasks.dbbench.mysql_semantics.scope import Column, Query, Scope, Source
 from agentrl.tasks.dbbench.mysql_semantics.syntax import check_name, near
 from agentrl.tasks.dbbench.mysql_semantics.types import (
     TEXT,

@@ -22,6 +22,17 @@ class Column:
     """Of a stored table, so that SQLite knows its collation."""
 
 
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A compiled SELECT or set operation; its SQLite columns are named `names`."""
+
+    sql: str
+    columns: tuple[Column, ...]
+    names: tuple[str, ...]
+    single_row: bool = False
+    limited: bool = False
+
+
 @dataclass(slots=True)
 class Source:
     """One item of FROM: its alias and its columns in order."""

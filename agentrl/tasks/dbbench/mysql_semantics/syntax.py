@@ -124,8 +124,8 @@ def parse(sql: str) -> Any:
         trees = _DIALECT.parser().parse(tokens, sql)
     except _SyntaxError as error:
         raise near(sql, error.start) from None
-    except ParseError:
-        raise syntax_error(sql.strip()) from None
+    except (ParseError, AttributeError, KeyError, IndexError, TypeError, ValueError):
+        raise syntax_error(sql.strip()) from None  # sqlglot stumbles over some broken statements
     except RecursionError:
         raise _too_deep() from None
     if len(trees) != 1 or trees[0] is None:
