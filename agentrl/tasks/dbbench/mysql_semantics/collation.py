@@ -11,6 +11,8 @@ from __future__ import annotations
 import unicodedata
 from functools import lru_cache
 
+CACHED = 128
+"""Longest text whose key is remembered: what an agent makes up cannot fill the memory."""
 _ORDER = (
     "\t\n\v\f\r\x85\u2028\u2029 _-‐‒–—―,;:!¡?¿.·'‘’‚‛‹›\"“”„‟«»()[]{}§¶@*/\\&#%‰†‡•′"
     "`´^¯¨¸°©®←↑→↓+±÷×<=>¬|¦~−"
@@ -28,9 +30,12 @@ _KEPT = frozenset("´¯¨¸йЙ")
 """Characters that Unicode decomposes but the collation keeps apart."""
 
 
-@lru_cache(maxsize=65536)
 def fold(text: str) -> str:
     """The string with case, accents and ignorable characters taken away."""
+    return _short_fold(text) if len(text) <= CACHED else _fold(text)
+
+
+def _fold(text: str) -> str:
     if text.isascii():
         folded = text.lower()
         return folded if folded.isprintable() else "".join(map(_fold_character, folded))
@@ -48,9 +53,12 @@ def _fold_character(character: str) -> str:
     return kept.casefold().translate(_LETTERS)
 
 
-@lru_cache(maxsize=65536)
 def sort_key(text: str) -> tuple[int, ...]:
     """Key that orders strings as the collation does; equal keys mean equal strings."""
+    return _short_key(text) if len(text) <= CACHED else _key(text)
+
+
+def _key(text: str) -> tuple[int, ...]:
     return tuple(map(_rank, fold(text)))
 
 
@@ -69,3 +77,7 @@ def compare(left: str, right: str) -> int:
         return 0
     a, b = sort_key(left), sort_key(right)
     return (a > b) - (a < b)
+
+
+_short_fold = lru_cache(maxsize=32768)(_fold)
+_short_key = lru_cache(maxsize=32768)(_key)

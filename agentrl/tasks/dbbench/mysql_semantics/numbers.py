@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from decimal import ROUND_HALF_UP, Context, Decimal
-from functools import lru_cache
 
 _PREFIX = re.compile(r"[ \t\n\v\f\r]*([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)")
 _INTEGER = re.compile(r"[ \t\n\v\f\r]*([+-]?[0-9]+)")
@@ -18,7 +17,6 @@ _LARGEST = 1.7976931348623157e308
 INTEGER_MIN, INTEGER_MAX = -(2**63), 2**63 - 1
 
 
-@lru_cache(maxsize=16384)
 def number_prefix(text: str) -> float:
     """The double at the start of `text`; 0.0 where there is none."""
     match = _PREFIX.match(text)

@@ -43,7 +43,7 @@ class Plan:
     rows: tuple[tuple[Any, ...], ...] | None = None
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=2048)
 def plan(sql: str, catalogue: Catalogue) -> Plan:
     """Compile one statement; raises `SqlError` with what MySQL would answer."""
     rows = answer(catalogue, sql)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from itertools import accumulate
 
-from agentrl.tasks.dbbench.mysql_semantics.collation import compare, fold
+from agentrl.tasks.dbbench.mysql_semantics.collation import CACHED, compare, fold
 from agentrl.tasks.dbbench.mysql_semantics.errors import SqlError, too_long_result
 from agentrl.tasks.dbbench.mysql_semantics.meter import Meter, Value
 from agentrl.tasks.dbbench.mysql_semantics.regex import compile_regex
@@ -219,27 +219,35 @@ def _soundex(meter: Meter, text: str) -> str:
 ANY, ONE = object(), object()
 
 
-@lru_cache(maxsize=2048)
-def _like_pattern(pattern: str, escape: str) -> tuple[object, ...]:
+def _like_parts(pattern: str, escape: str, binary: int) -> tuple[object, ...]:
+    """The pattern as single characters (folded unless binary), `ANY` and `ONE`."""
+    if len(pattern) <= CACHED:
+        return _short_like_parts(pattern, escape, binary)
+    return _split_like(pattern, escape, binary)
+
+
+def _split_like(pattern: str, escape: str, binary: int) -> tuple[object, ...]:
     out: list[object] = []
     characters = iter(pattern)
     for character in characters:
         if character == escape and escape:
-            out.append(fold(next(characters, escape)))
+            literal = next(characters, escape)
+            out.append(literal if binary else fold(literal))
         elif character == "%":
             if not out or out[-1] is not ANY:
                 out.append(ANY)
         else:
-            out.append(ONE if character == "_" else fold(character))
+            out.append(ONE if character == "_" else character if binary else fold(character))
     return tuple(out)
+
+
+_short_like_parts = lru_cache(maxsize=2048)(_split_like)
 
 
 def _like(meter: Meter, text: str, pattern: str, escape: str, binary: int) -> int:
     """Two pointers with one point of return: at most len(text) × len(pattern) steps."""
-    wanted = _like_pattern(pattern, escape)
+    wanted = _like_parts(pattern, escape, binary)
     subject = text if binary else [fold(c) for c in text]
-    if binary:
-        wanted = _binary_pattern(pattern, escape)
     at, p, star, mark = 0, 0, -1, 0
     steps = 0
     while at < len(subject):
@@ -260,20 +268,6 @@ def _like(meter: Meter, text: str, pattern: str, escape: str, binary: int) -> in
     while p < len(wanted) and wanted[p] is ANY:
         p += 1
     return int(p == len(wanted))
-
-
-@lru_cache(maxsize=256)
-def _binary_pattern(pattern: str, escape: str) -> tuple[object, ...]:
-    out: list[object] = []
-    characters = iter(pattern)
-    for character in characters:
-        if character == escape and escape:
-            out.append(next(characters, escape))
-        elif character == "%":
-            out.append(ANY)
-        else:
-            out.append(ONE if character == "_" else character)
-    return tuple(out)
 
 
 def like(text: str, pattern: str) -> bool:
