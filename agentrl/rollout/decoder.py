@@ -25,6 +25,7 @@ from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
 from agentrl.errors import InfrastructureError, StateError
 from agentrl.rollout.kv_cache import Group, KVCache, RowWork, SlotCache, TokenBatch, make_batch
+from agentrl.rollout.weights import read_weights
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 TOLERANCE = {"fp32": 1e-4, "bf16": 0.25}
@@ -43,10 +44,14 @@ class Decoder(Protocol):
 
 
 def create_decoder(path: Path, max_tokens: int, dtype: str, kind: str) -> Decoder:
-    """`kind`: "own", "transformers", or "auto" for the own one where the model's shape allows."""
+    """A decoder with the weights of the policy in `path`.
+
+    `kind`: "own", "transformers", or "auto" for the own one where the model's shape allows."""
     config = AutoConfig.from_pretrained(path, local_files_only=True)
     if kind == "own" or (kind == "auto" and supports(config)):
-        return LlamaDecoder(config, max_tokens, DTYPES[dtype])
+        decoder = LlamaDecoder(config, max_tokens, DTYPES[dtype])
+        load_tensors(decoder, read_weights(path), path)
+        return decoder
     return ModelDecoder(path, DTYPES[dtype])
 
 

@@ -122,7 +122,6 @@ class TransformersEngine:
             torch.set_num_threads(threads)
         self._path, self._dtype, self._max_tokens = path, dtype, max_tokens
         self._decoder = create_decoder(path, max_tokens, dtype, decoder)
-        load_tensors(self._decoder, read_weights(path), path)
         check(self._decoder, path, dtype)
         self._cache = create_cache(config, slots, max_tokens, dtype)
         self._slots = [_Slot(row) for row in range(slots)]

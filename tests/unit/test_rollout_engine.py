@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from transformers import AutoConfig, AutoModelForCausalLM
 
 from agentrl.config.models import PolicyConfig
 from agentrl.errors import ConfigError, InfrastructureError, StateError
@@ -111,6 +112,47 @@ async def test_ragged_sessions_equal_plain_forward_passes(folder, model, kind, s
     if temperature != 1.0:
         with pytest.raises(AssertionError):  # the self-check must notice a wrong temperature
             assert_exact(model, *results[0], 1.0)
+
+
+COMMON = {
+    "vocab_size": 300, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2,
+    "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 128,
+}  # fmt: skip
+LLAMA3 = {
+    "rope_type": "llama3", "rope_theta": 10000.0, "factor": 8.0, "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0, "original_max_position_embeddings": 16,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "kind, options, decoder",
+    [
+        ("qwen2", {"tie_word_embeddings": False}, "LlamaDecoder"),
+        (
+            "llama",
+            {"attention_bias": True, "head_dim": 16, "rope_parameters": LLAMA3},
+            "LlamaDecoder",
+        ),
+        ("llama", {"mlp_bias": True}, "ModelDecoder"),
+        ("qwen3", {"head_dim": 16}, "ModelDecoder"),
+        ("mistral", {"sliding_window": None}, "ModelDecoder"),
+        ("gpt_neox", {"num_key_value_heads": None}, "ModelDecoder"),
+    ],
+)
+async def test_other_architectures(tmp_path, kind, options, decoder):
+    config = AutoConfig.for_model(kind, **{**COMMON, **options})
+    with torch.random.fork_rng():
+        torch.manual_seed(1)
+        model = AutoModelForCausalLM.from_config(config).eval()
+        for name, value in model.named_parameters():
+            if name.endswith("bias"):
+                torch.nn.init.normal_(value, std=0.5)
+    model.save_pretrained(tmp_path)
+    served = engine(tmp_path)
+    assert served.decoder == decoder
+    results = await drive(served, *(talk(served, s) for s in range(1, 6)))
+    for ids, said in results:
+        assert_exact(model, ids, said)
 
 
 async def test_no_token_is_computed_twice(folder):
