@@ -89,6 +89,16 @@ class Conductor:
         await self.until(lambda: not self.live)
         return [results[place] for place in sorted(results)]
 
+    def watch(self, background: asyncio.Task[Any]) -> None:
+        """End the run with the exception of a background task, should it raise one."""
+
+        def ended(task: asyncio.Task[Any]) -> None:
+            if not task.cancelled() and (error := task.exception()) is not None:
+                self._failure = self._failure or error
+                self._changed.set()
+
+        background.add_done_callback(ended)
+
     def notify(self) -> None:
         """Something that a condition of `until` looks at has changed."""
         self._changed.set()

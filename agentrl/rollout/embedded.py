@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -43,6 +44,7 @@ async def open_engines(
     Args:
         stale_ratio: above 0 there is an engine for the stale copy too.
         slots: episodes whose cache each engine keeps.
+        lockstep: the conductor steps the engines; otherwise each steps in a thread of its own.
     """
     roles = (CURRENT, STALE) if stale_ratio else (CURRENT,)
     engines = {
@@ -57,8 +59,14 @@ async def open_engines(
     refresh_every = config.rollout.cross_policy.refresh_every
     pool = PolicyPool(engines, stale_ratio=stale_ratio, refresh_every=refresh_every)
     conductor = Conductor(list(engines.values()), lockstep=lockstep)
+    drivers = [] if lockstep else [asyncio.create_task(e.run()) for e in engines.values()]
+    for driver in drivers:
+        conductor.watch(driver)
     try:
         yield Embedded(pool, conductor, engines[CURRENT].renderer)
     finally:
         await conductor.close()
+        for driver in drivers:
+            driver.cancel()
+        await asyncio.gather(*drivers, return_exceptions=True)
         await pool.close()

@@ -61,9 +61,8 @@ def json_text(value: Any, **options: Any) -> str:
 
 
 def _to_call(call: ParsedToolCall, call_id: str) -> ToolCall:
-    name = (
-        call.name if isinstance(call.name, str) else ""
-    )  # parsers differ in what they let through
+    # Parsers of the package differ in what they let through as a name.
+    name = call.name if isinstance(call.name, str) else ""
     if call.status is ToolCallParseStatus.OK and name and isinstance(call.arguments, dict):
         return ToolCall(call_id, clean(name), json_text(call.arguments))
     raw = clean(call.raw)

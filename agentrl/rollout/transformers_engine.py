@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Literal
@@ -33,21 +33,11 @@ from agentrl.rollout.kv_cache import RowWork, make_batch
 from agentrl.rollout.policy import load_tokenizer, read_card
 from agentrl.rollout.rendering import create_renderer
 from agentrl.rollout.sampling import draw, uniforms
+from agentrl.rollout.slots import Slot, SlotTable
 from agentrl.rollout.weights import read_weights, tensors_digest
 
 BATCH_TOKENS = 4096
 """Padded tokens of one pass: attention's scores should fit into the processor's cache."""
-
-
-@dataclass(slots=True, eq=False)
-class _Slot:
-    """A row of the cache, and whose tokens it holds."""
-
-    row: int
-    session: int | None = None
-    ids: list[int] = field(default_factory=list)
-    used: int = 0
-    """Step of its last use."""
 
 
 @dataclass(slots=True, eq=False)
@@ -58,7 +48,7 @@ class _Request:
     done: Completion
     limit: int
     future: asyncio.Future[Completion]
-    slot: _Slot | None = None
+    slot: Slot | None = None
     fresh: bool = True
     """Nothing of it has been computed since it got its slot."""
 
@@ -124,7 +114,7 @@ class TransformersEngine:
         self._decoder = create_decoder(path, max_tokens, dtype, decoder)
         check(self._decoder, path, dtype)
         self._cache = create_cache(config, slots, max_tokens, dtype)
-        self._slots = [_Slot(row) for row in range(slots)]
+        self._slots = SlotTable(slots)
         self._version = version
         self._digest = tensors_digest(self._decoder.tensors())
         self._waiting: dict[int, _Request] = {}
@@ -214,9 +204,7 @@ class TransformersEngine:
             if not request.future.done():
                 request.done.finish_reason = "cancelled"
                 request.future.set_result(request.done)
-        for slot in self._slots:
-            if slot.session == session:
-                slot.session, slot.ids = None, []
+        self._slots.release(session)
 
     def _drop(self, request: _Request) -> None:
         for group in (self._waiting, self._active):
@@ -288,13 +276,15 @@ class TransformersEngine:
         if not self.pending:
             return None
         self.statistics.steps += 1
-        self._admit()
+        for session, slot in self._slots.place(self._waiting, self._active).items():
+            request = self._active[session] = self._waiting.pop(session)
+            request.slot, request.fresh = slot, True
         requests = sorted(self._active.values(), key=lambda request: _slot(request).row)
         work = []
         for request in requests:
             slot = _slot(request)
             ids = [*request.prompt, *request.done.token_ids] if request.fresh else []
-            start = _common(slot.ids, ids[:-1]) if request.fresh else len(slot.ids)
+            start = slot.shared(ids[:-1]) if request.fresh else len(slot.ids)
             new = ids[start:] if request.fresh else request.done.token_ids[-1:]
             work.append(RowWork(slot.row, start, new))
             slot.ids[start:] = new
@@ -303,36 +293,6 @@ class TransformersEngine:
             self.statistics.computed += len(new)
         self.statistics.sampled += len(requests)
         return _Plan(requests, work)
-
-    def _admit(self) -> None:
-        """Give slots to waiting requests, in the order of sessions."""
-        held = {slot.session: slot for slot in self._slots if slot.session is not None}
-        for session in sorted(self._waiting):
-            slot = held.get(session) or self._claim()
-            if slot is None:
-                continue
-            if slot.session != session:
-                if slot.session is not None:
-                    del held[slot.session]
-                slot.session, slot.ids = session, []
-                held[session] = slot
-            request = self._waiting.pop(session)
-            request.slot, request.fresh = slot, True
-            self._active[session] = request
-
-    def _claim(self) -> _Slot | None:
-        """A free slot, or the idle one whose session is least likely to need it soon."""
-        idle = [slot for slot in self._slots if slot.session not in self._active]
-        return min(
-            idle,
-            key=lambda slot: (
-                slot.session is not None,
-                slot.session in self._waiting,
-                slot.used if slot.session is not None else 0,
-                slot.session if slot.session is not None else slot.row,
-            ),
-            default=None,
-        )
 
     def _compute(self, plan: _Plan) -> tuple[list[int], list[float]]:
         """Everything of a step that touches tensors."""
@@ -385,8 +345,7 @@ class TransformersEngine:
             self._requeue()
 
     def _requeue(self) -> None:
-        for slot in self._slots:
-            slot.session, slot.ids, slot.used = None, [], 0
+        self._slots.clear()
         for request in self._active.values():
             request.slot = None
         self._waiting |= self._active
@@ -432,7 +391,7 @@ class TransformersEngine:
         self._waiting, self._active = {}, {}
 
 
-def _slot(request: _Request) -> _Slot:
+def _slot(request: _Request) -> Slot:
     assert request.slot is not None
     return request.slot
 
@@ -448,15 +407,6 @@ def _finished(request: _Request) -> FinishReason | None:
     if ids and ids[-1] in request.sampling.stop_token_ids:
         return "stop"
     return "length" if len(ids) >= request.limit else None
-
-
-def _common(held: list[int], wanted: list[int]) -> int:
-    """Length of the common prefix."""
-    if wanted[: len(held)] == held:
-        return len(held)
-    return next(
-        i for i, pair in enumerate(zip(held, [*wanted, -1], strict=False)) if pair[0] != pair[1]
-    )
 
 
 def _batches(work: list[RowWork]) -> list[list[RowWork]]:
