@@ -295,7 +295,7 @@ class AgentEpisode:
         }
         if ending.reward is not None:
             metrics["reward"] = ending.reward
-            metrics["success"] = float(ending.reward >= 1.0)
+            metrics.setdefault("success", float(ending.reward >= 1.0))
         return metrics
 
 
