@@ -6,6 +6,7 @@ Minutes, not seconds: everything here trains.
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from workflow_project import Snakemake, copy_repository, snakemake_in
+from workflow_project import Snakemake, snakemake_in
 
 from agentrl.reporting.episodes import read_episodes, read_history
 
@@ -61,7 +62,9 @@ def test_a_killed_training_goes_on_and_ends_as_the_unbroken_one(
     finished: Path, tmp_path: Path
 ) -> None:
     """SIGTERM to the whole process group, as a scheduler does it; then the same command again."""
-    broken = copy_repository(tmp_path)
+    broken = tmp_path / "project"
+    shutil.copytree(finished, broken)
+    shutil.rmtree(broken / TRAINED)
     target = f"{TRAINED}/history.parquet"
     command = [sys.executable, "-m", "snakemake", "--cores", "2", target, *SMOKE]
     environment = {**os.environ, "PYTHONPATH": str(broken)}
