@@ -23,7 +23,7 @@ from agentrl.tasks.dbbench.backend import TRUNCATED
 from agentrl.tasks.dbbench.generator import name_of
 from agentrl.tasks.dbbench.records import Record
 
-SECOND_THOUGHT = 0.25
+SECOND_THOUGHT = 0.2
 """Chance that the expert notices a wrong statement by its result."""
 DONE = "done"
 _ERROR = re.compile(r"[0-9]{4} \([0-9A-Z]{5}\): ")
@@ -83,13 +83,12 @@ class DBBenchExpert(Expert):
         return call_message("commit_final_answer", {"answers": answers}, f"call_{self.calls}")
 
     def _cut(self, answers: list[str]) -> list[str]:
-        """A list cut short; in place of a single answer a value that the question names."""
+        """A list cut short; in place of a single answer a word of the question."""
         if len(answers) > 1:
             return answers[: self.random.randint(1, len(answers) - 1)]
-        named = _VALUE.findall(self.record.sql)
-        if not named:
-            return answers
-        value = self.random.choice(named)
+        value = self.random.choice(
+            _VALUE.findall(self.record.sql) or list(self.record.tables[0].columns)
+        )
         return [f"'{value}'" if self.quote_text else value]
 
 

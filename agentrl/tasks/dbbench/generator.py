@@ -66,10 +66,8 @@ def generate(level_name: str, split: str, index: int, seed: int = 0) -> Record:
     """The record of one sample."""
     level = check_level(level_name)
     kind = stream(seed, "dbbench-kind", level_name, split, index).choice(KINDS)
-    attempt = 0
+    rng = stream(seed, "dbbench", level_name, split, index)
     while True:
-        rng = stream(seed, "dbbench", level_name, split, index, attempt)
-        attempt += 1
         sheet = make_sheet(level, rng)
         if bucket(sheet.table) not in BUCKETS[split]:
             continue
@@ -252,10 +250,11 @@ def draw_condition(sheet: Sheet, rng: random.Random, columns: Sequence[str]) -> 
     column = rng.choice(columns)
     row = rng.choice(sheet.table.rows)
     if column in sheet.numbers:
-        size = int(sheet.value(row, column))
-        return bound(sheet, column, True, size - 1) if rng.random() < 0.5 else bound(
-            sheet, column, False, size + 1
-        )  # fmt: skip
+        above = rng.random() < 0.5
+        limit = int(sheet.value(row, column)) + (-1 if above else 1)
+        if sheet.level.easy:
+            limit = max(10, min(99, limit))  # two digits, so that text order is number order
+        return bound(sheet, column, above, limit)
     value = sheet.cell(row, column)
     form = rng.random() if sheet.level.messy else 1.0
     if form < 0.15:

@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 from agentrl.config.models import TaskConfig
 from agentrl.errors import ConfigError
 from agentrl.messages import ToolSpec
+from agentrl.randomness import derive
 from agentrl.tasks.base import Sample, SampleRange, Task, ToolEpisode, ToolResult
 from agentrl.tasks.dbbench.backend import TRUNCATED, Backend, Database
 from agentrl.tasks.dbbench.expert import DBBenchExpert
@@ -163,7 +164,7 @@ class DBBenchTask(Task):
             self.record(sample),
             trust_sql=self.config.source != "official",
             quote_text=self.config.prompt == "compact",
-            seed=seed,
+            seed=derive(seed, "dbbench-expert", sample.split, sample.index),
             noise=noise,
         )
 

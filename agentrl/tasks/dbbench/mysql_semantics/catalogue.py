@@ -203,6 +203,11 @@ _STATEMENTS: tuple[tuple[re.Pattern[str], Answer], ...] = tuple(
         (rf"SHOW\s+(?:INDEX|INDEXES|KEYS)\s+(?:FROM|IN)\s+{_NAME}", _show_index),
         (r"SHOW\s+(?:WARNINGS|ERRORS)", _nothing),
         (r"(SHOW)\b.*", _unsupported),
+        (
+            r"(EXPLAIN|DESCRIBE|DESC)\s+(?:ANALYZE|EXTENDED|FORMAT|SELECT|INSERT|UPDATE|DELETE|WITH|"
+            r"REPLACE|TABLE)\b.*",
+            _unsupported,
+        ),
         (rf"(?:DESCRIBE|DESC|EXPLAIN)\s+{_NAME}(?:\s*\.\s*{_NAME})?(?:\s+{_NAME})?", _describe),
         (r"(EXPLAIN|DESCRIBE|DESC|ANALYZE)\b.*", _unsupported),
         (rf"USE\s+{_NAME}", _use),

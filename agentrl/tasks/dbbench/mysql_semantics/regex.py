@@ -286,7 +286,10 @@ class Regex:
             if found is None:
                 self._add(threads, seen, 0, _set(empty, 0, position), text, position)
             if not threads:
-                break
+                if found is not None:
+                    break
+                seen = set()
+                continue
             charge(len(threads) + 1)
             character = text[position] if position < len(text) else ""
             following: list[tuple[int, tuple[int, ...]]] = []
