@@ -1,6 +1,7 @@
 """Token records and trajectory files: bit by bit, whole or not at all."""
 
 import json
+from io import BytesIO
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -140,14 +141,15 @@ def test_damaged_and_foreign_files_are_named(tmp_path):
         path.write_bytes(damaged)
         with pytest.raises(StateError, match=r"rows\.parquet"):
             read_trajectories(path)
-    table = pq.read_table(__import__("io").BytesIO(whole)).select(["task"])
+    table = pq.read_table(BytesIO(whole)).select(["task"])
     pq.write_table(table, path)
     with pytest.raises(StateError, match="holds no trajectories of format 1"):
         read_trajectories(path)
     with pytest.raises(StateError, match="missing"):
         read_trajectories(tmp_path / "missing.parquet")
+    (tmp_path / "empty").mkdir()
     with pytest.raises(StateError, match="holds no Parquet file"):
-        read_trajectories(tmp_path / "empty" if (tmp_path / "empty").mkdir() is None else path)
+        read_trajectories(tmp_path / "empty")
 
 
 def test_a_write_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
