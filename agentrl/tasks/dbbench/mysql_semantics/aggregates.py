@@ -79,7 +79,10 @@ class _CountDistinct:
 
 
 class _GroupConcat:
-    """Arguments: text, separator, directions ("ad": one letter a key), distinct, keys…"""
+    """Arguments: text, separator, directions, distinct, keys…
+
+    Directions are one letter a key: `a` or `d`, upper case where bytes are compared.
+    """
 
     def __init__(self, meter: Meter) -> None:
         self.meter = meter
@@ -99,7 +102,8 @@ class _GroupConcat:
             return None
         rows = self.rows
         for i in reversed(range(len(self.directions))):
-            rows = sorted(rows, key=_nth_key(i), reverse=self.directions[i] == "d")
+            letter = self.directions[i]
+            rows = sorted(rows, key=_nth_key(i, letter.isupper()), reverse=letter in "dD")
         texts: list[str] = []
         seen: set[tuple[int, ...]] = set()
         for text, _ in rows:
@@ -112,15 +116,14 @@ class _GroupConcat:
         return joined[:GROUP_CONCAT_LIMIT].decode("utf-8", "ignore")
 
 
-def _nth_key(i: int) -> Callable[[tuple[str, tuple[Any, ...]]], Any]:
-    key = cmp_to_key(_order_nulls_first)
+def _nth_key(i: int, binary: bool) -> Callable[[tuple[str, tuple[Any, ...]]], Any]:
+    def order(a: Any, b: Any) -> int:
+        if a is None or b is None:
+            return (a is not None) - (b is not None)
+        return (a > b) - (a < b) if binary else _Extreme.order(a, b)
+
+    key = cmp_to_key(order)
     return lambda row: key(row[1][i])
-
-
-def _order_nulls_first(a: Any, b: Any) -> int:
-    if a is None or b is None:
-        return (a is not None) - (b is not None)
-    return _Extreme.order(a, b)
 
 
 class _Spread:

@@ -46,6 +46,8 @@ def _fold(text: str) -> str:
 def _fold_character(character: str) -> str:
     if character in _KEPT or character in _RANKS:
         return character.lower()
+    if character in "Ŀŀ":  # Unicode's compatibility form has a dot that the collation ignores
+        return "l"
     if unicodedata.category(character) in ("Cc", "Cf"):
         return ""
     parts = unicodedata.normalize("NFKD", character)

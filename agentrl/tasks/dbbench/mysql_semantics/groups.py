@@ -124,11 +124,16 @@ def group_concat(compiler: Expressions, node: Any, scope: Scope) -> Expr:
         if not parts:
             raise syntax_error(")")
         joined = parts[0] if len(parts) == 1 else f"({' || '.join(parts)})"
-        keys = [compiler.expression(order.this, scope).sql for order in orders]
-        directions = "".join("d" if order.args.get("desc") else "a" for order in orders)
+        keys = [compiler.expression(order.this, scope) for order in orders]
+        directions = "".join(
+            letter.upper() if key.binary else letter
+            for key, order in zip(keys, orders, strict=True)
+            for letter in ("d" if order.args.get("desc") else "a")
+        )
         separator = node.args.get("separator")
         quoted = quote(str(separator.this)) if separator is not None else "','"
-        arguments = ", ".join([joined, quoted, f"'{directions}'", str(int(distinct)), *keys])
+        arguments = ", ".join([joined, quoted, f"'{directions}'", str(int(distinct))])
+        arguments = ", ".join([arguments, *(key.sql for key in keys)])
         return Expr(f"my_group_concat({arguments})", TEXT)
     finally:
         scope.inside_aggregate = False
