@@ -6,6 +6,7 @@ Minutes, not seconds: everything here trains.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -20,6 +21,8 @@ from workflow_project import Snakemake, snakemake_in
 from agentrl.reporting.episodes import read_episodes, read_history
 
 SMOKE = ("--config", "scale=smoke")
+LONG = 40
+"""Steps of the training that is killed: enough that the signal finds it at work."""
 TRAINED = "results/smoke/train/multi-task/seed0"
 
 
@@ -62,35 +65,39 @@ def test_a_killed_training_goes_on_and_ends_as_the_unbroken_one(
     finished: Path, tmp_path: Path
 ) -> None:
     """SIGTERM to the whole process group, as a scheduler does it; then the same command again."""
-    broken = tmp_path / "project"
-    shutil.copytree(finished, broken)
-    shutil.rmtree(broken / TRAINED)
     target = f"{TRAINED}/history.parquet"
-    command = [sys.executable, "-m", "snakemake", "--cores", "2", target, *SMOKE]
-    environment = {**os.environ, "PYTHONPATH": str(broken)}
+    for name in ("whole", "broken"):
+        shutil.copytree(finished, tmp_path / name)
+        (tmp_path / name / "long.yaml").write_text(f"training: {{steps: {LONG}}}\n")
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    arguments = ("--cores", "2", target, "--configfile", "long.yaml", *SMOKE)
+    done = snakemake_in(whole, Path(sys.executable))(*arguments)
+    assert done.returncode == 0, done.stdout[-5000:]
+
     log = broken / "logs/smoke/train_policy/multi-task/seed0.log"
+    state = broken / "state/smoke/train/multi-task/seed0"
     process = subprocess.Popen(
-        command,
+        [sys.executable, "-m", "snakemake", *arguments],
         cwd=broken,
-        env=environment,
+        env={**os.environ, "PYTHONPATH": str(broken)},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
-    state = broken / "state/smoke/train/multi-task/seed0"
     _wait(lambda: any(state.glob("snapshot*")), process, log)
     os.killpg(process.pid, signal.SIGTERM)
     assert process.wait(timeout=120) != 0
     assert any(state.glob("snapshot*"))
     assert not (broken / target).exists()
 
-    again = snakemake_in(broken, Path(sys.executable))("--cores", "2", target, *SMOKE)
+    again = snakemake_in(broken, Path(sys.executable))(*arguments)
     assert again.returncode == 0, again.stdout[-5000:]
-    assert "resume from step" in log.read_text()
-    one, two = (pd.read_parquet(place / target) for place in (finished, broken))
+    resumed = re.search(r"resume from step (\d+)", log.read_text())
+    assert resumed is not None and 0 < int(resumed[1]) < LONG
+    one, two = (pd.read_parquet(place / target) for place in (whole, broken))
     timed = [name for name in one.columns if name.startswith("seconds")]
     pd.testing.assert_frame_equal(one.drop(columns=timed), two.drop(columns=timed))
-    weights = (place / TRAINED / "policy" / "model.safetensors" for place in (finished, broken))
+    weights = (place / TRAINED / "policy" / "model.safetensors" for place in (whole, broken))
     assert next(weights).read_bytes() == next(weights).read_bytes()
 
 
