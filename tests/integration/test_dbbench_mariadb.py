@@ -13,7 +13,7 @@ import pytest
 from dbbench_statements import COLUMNS, Statements, random_table
 
 from agentrl.config.models import TaskConfig
-from agentrl.errors import DataError, InfrastructureError
+from agentrl.errors import InfrastructureError
 from agentrl.messages import Message
 from agentrl.tasks.base import call_message
 from agentrl.tasks.dbbench.expert import spoil
@@ -122,8 +122,10 @@ async def test_what_an_agent_does_to_its_connection_ends_with_that_statement(
     await database.close()
 
 
-async def test_a_table_the_server_cannot_store_is_a_data_error(backend: MysqlBackend) -> None:
-    with pytest.raises(DataError, match="Incorrect column name ''"):
+async def test_a_table_the_server_cannot_store_fails_and_leaves_nothing(
+    backend: MysqlBackend,
+) -> None:
+    with pytest.raises(InfrastructureError, match="'t' cannot be stored: Incorrect column name ''"):
         await backend.open([TABLE, Table("u", ("", "a"), ())])
 
 
@@ -199,6 +201,15 @@ async def test_what_a_killed_process_left_is_swept(server: ServerOptions) -> Non
     assert leftovers(server) == []
 
 
+async def test_closing_the_back_end_drops_what_episodes_left(server: ServerOptions) -> None:
+    backend = MysqlBackend(server)
+    for _ in range(3):
+        await backend.open([TABLE])
+    assert len(leftovers(server)) == 9  # a database, a user and a connection each
+    await backend.close()
+    assert leftovers(server) == []
+
+
 async def test_a_server_that_goes_away_is_an_infrastructure_error(tmp_path: Path) -> None:
     with private_server() as options:
         backend = MysqlBackend(options)
@@ -207,8 +218,9 @@ async def test_a_server_that_goes_away_is_an_infrastructure_error(tmp_path: Path
         await database.execute("SELECT 1")
     with pytest.raises(InfrastructureError, match="MySQL server"):
         await backend.open([TABLE])
-    with pytest.raises(InfrastructureError):
-        await database.close()
+    for closing in (database, backend):
+        with pytest.raises(InfrastructureError, match="MySQL server"):
+            await closing.close()
     await backend.close()
     with pytest.raises(InfrastructureError, match="closed"):
         await backend.open([TABLE])

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from agentrl.config.models import TaskConfig
-from agentrl.errors import DataError
+from agentrl.errors import InfrastructureError
 from agentrl.tasks.dbbench.backend import Backend
 from agentrl.tasks.dbbench.mariadb_server import available, private_server
 from agentrl.tasks.dbbench.options import ServerOptions
@@ -151,7 +151,7 @@ async def unsolved(config: TaskConfig) -> set[tuple[str, int]]:
         for sample in task.samples(split):
             try:
                 episode = await task.start(sample, 0)
-            except DataError as error:
+            except InfrastructureError as error:
                 assert "cannot be stored: Incorrect column name ''" in str(error)
                 out.add((split, sample.index))
                 continue

@@ -138,7 +138,7 @@ def test_official_splits_are_the_files(tmp_path: Path) -> None:
 
 def test_there_are_no_official_records_to_train_on(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"no split 'train'.*train_split: dev"):
-        official(tmp_path, train_split="train")
+        official(tmp_path).samples("train")
     with pytest.raises(ConfigError, match="config key 'data_root'"):
         DBBenchTask(TaskConfig(source="official", train_split="dev"), None)
     with pytest.raises(DataError, match=r"standard\.jsonl: cannot be read"):

@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 import pymysql
 from pymysql.cursors import SSCursor
 
-from agentrl.errors import DataError, InfrastructureError
+from agentrl.errors import InfrastructureError
 from agentrl.tasks.dbbench.backend import HASH_LIMIT, Reply, join_table_hashes, render, truncate
 from agentrl.tasks.dbbench.mysql_semantics.builtins import DATABASE
 from agentrl.tasks.dbbench.mysql_semantics.errors import error_text
@@ -35,8 +35,6 @@ from agentrl.tasks.dbbench.records import Table
 LOST = frozenset({0, 2006, 2013, 2014, 2027, 2055})
 """Client errors after which the connection is gone: the agent's doing, if the server still answers."""
 SERVER_FAULTS = frozenset({1021, 1037, 1040, 1041, 1053, 1129, 1135, 1203, 2002, 2003, 2005})
-UNUSABLE_NAMES = frozenset({1059, 1060, 1102, 1103, 1166})
-"""A table that this server cannot store: a defect of the record."""
 _OWN_NAME = re.compile(r"dbbench([0-9a-f]{8})x[0-9]+")
 _LONGEST_WAIT = 31_536_000
 T = TypeVar("T")
@@ -53,6 +51,7 @@ class MysqlBackend:
         self._pool = ThreadPoolExecutor(server.connections, thread_name_prefix="dbbench-mysql")
         self._token = secrets.token_hex(4)
         self._numbers = itertools.count(1)
+        self._live: set[MysqlDatabase] = set()
         self._keeper: Any = None
         self._keeper_lock = threading.Lock()
         self._maria = False
@@ -64,22 +63,33 @@ class MysqlBackend:
         if self._closed:
             raise InfrastructureError("the MySQL back end is closed")
         database = MysqlDatabase(self, f"dbbench{self._token}x{next(self._numbers)}", tables)
+        self._live.add(database)
         try:
             await self.call(database.create)
         except asyncio.CancelledError:
-            await self.call(database.drop)
+            await database.close()
+            raise
+        except BaseException:
+            self._live.discard(database)  # create() has cleaned up after itself
             raise
         return database
 
     async def close(self) -> None:
-        """End the pool and the connection that marks this process as alive. Idempotent."""
+        """Drop what episodes left, end the pool and the connection that says we live. Idempotent."""
         if self._closed:
             return
         self._closed = True
-        await asyncio.to_thread(self._pool.shutdown)
-        keeper, self._keeper = self._keeper, None
-        if keeper is not None:
-            keeper.close()
+        try:
+            for database in list(self._live):
+                await database.close()
+        finally:
+            await asyncio.to_thread(self._pool.shutdown)
+            keeper, self._keeper = self._keeper, None
+            if keeper is not None:
+                keeper._force_close()
+
+    def forget(self, database: MysqlDatabase) -> None:
+        self._live.discard(database)
 
     async def call(
         self, function: Callable[[], T], on_cancel: Callable[[], None] | None = None
@@ -105,7 +115,7 @@ class MysqlBackend:
     def administrator(self) -> Any:
         """A new connection that may create and drop; the first one also sweeps."""
         with self._keeper_lock:
-            if self._keeper is None:
+            if self._keeper is None or not _alive(self._keeper):
                 self._keeper = self._start_keeper()
         return self._administrator()
 
@@ -201,8 +211,16 @@ class MysqlDatabase:
     async def close(self) -> None:
         if self._closed:
             return
+        try:
+            await self.backend.call(self.drop)
+        except asyncio.CancelledError:
+            self._dropped()  # a cancel does not stop the drop
+            raise
+        self._dropped()
+
+    def _dropped(self) -> None:
         self._closed = True
-        await self.backend.call(self.drop)
+        self.backend.forget(self)
 
     # -- for the threads
 
@@ -224,7 +242,10 @@ class MysqlDatabase:
         except BaseException as error:
             self.drop()
             if isinstance(error, pymysql.MySQLError):
-                raise self._setup_error(error) from None
+                raise InfrastructureError(
+                    f"MySQL server {self.backend.server.address}: table {self.tables[0].name!r} "
+                    f"cannot be stored: {_message(error)}"
+                ) from None
             raise
 
     def _create_tables(self, cursor: Any) -> None:
@@ -237,10 +258,6 @@ class MysqlDatabase:
             if table.rows:
                 marks = ", ".join(["%s"] * len(table.columns))
                 cursor.executemany(f"INSERT INTO {where} VALUES ({marks})", table.rows)
-
-    def _setup_error(self, error: Any) -> Exception:
-        text = f"table {self.tables[0].name!r} cannot be stored: {_message(error)}"
-        return DataError(text) if _number(error) in UNUSABLE_NAMES else InfrastructureError(text)
 
     def _user(self) -> str:
         return f"'{self.name}'@'{self._host}'"
@@ -354,6 +371,14 @@ class MysqlDatabase:
 
 def _quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
+
+
+def _alive(connection: Any) -> bool:
+    try:
+        connection.ping(reconnect=False)
+    except (pymysql.MySQLError, OSError):
+        return False
+    return True
 
 
 def _number(error: Exception) -> int:

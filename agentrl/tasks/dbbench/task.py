@@ -121,7 +121,7 @@ class DBBenchTask(Task):
         self.options = read_options(config.options)
         if config.source == "official":
             self.level = "official"
-            official_path(data_root, config.train_split)
+            official_path(data_root, "std")
         else:
             self.level = config.level
             check_level(config.level)
