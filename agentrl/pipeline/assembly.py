@@ -219,6 +219,4 @@ def _write_results(state: StateFolder, output: Path, facts: Mapping[str, Any]) -
     write_provenance(
         output / "provenance.json", facts["settings"], run=facts["run"], seed=facts["seed"]
     )
-    for name in ("trajectories", "tensorboard", "weights"):
-        shutil.rmtree(state.path / name, ignore_errors=True)
     state.remove()
