@@ -173,7 +173,8 @@ class Game:
     @cached_property
     def places(self) -> Mapping[str, str]:
         """Receptacle -> location."""
-        return {fact[0]: fact[1] for fact in self.init.get("receptacleatlocation", ())}
+        facts = sorted(self.init.get("receptacleatlocation", ()))  # a set has no order of its own
+        return {fact[0]: fact[1] for fact in facts}
 
     @cached_property
     def receptacles_at(self) -> Mapping[str, tuple[str, ...]]:
