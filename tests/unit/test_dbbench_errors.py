@@ -46,6 +46,7 @@ SYNTAX = (
         ("SELECT * FROM (SELECT a, a FROM t) x", "1060 (42S21): Duplicate column name 'a'"),
         ("SELECT a FROM t WHERE COUNT(*) > 1", "1111 (HY000): Invalid use of group function"),
         ("SELECT SUM(COUNT(*)) FROM t", "1111 (HY000): Invalid use of group function"),
+        ("SELECT COUNT(*) c FROM t GROUP BY c", "1056 (42000): Can't group on an aggregate"),
         ("SELECT (SELECT a FROM t)", "1242 (21000): Subquery returns more than 1 row"),
         ("SELECT (SELECT a, b FROM t LIMIT 1)", "1241 (21000): Operand should contain 1 column(s)"),
         (

@@ -145,6 +145,8 @@ class SqliteDatabase:
             return out_of_range("BIGINT", "expression")
         if "full" in said:
             return SqlError(1114, "The table is full")
+        if "not allowed in the GROUP BY" in said:
+            return SqlError(1056, "Can't group on an aggregate")
         if "misuse of" in said:
             return wrong_group_function()
         if "too large" in said or "too deep" in said or "stack" in said or "too many" in said:

@@ -145,7 +145,6 @@ def group_concat(compiler: Expressions, node: Any, scope: Scope) -> Expr:
 def window(compiler: Expressions, node: Any, scope: Scope) -> Expr:
     if not scope.aggregates_allowed or scope.clause not in ("field list", "order clause"):
         raise SqlError(3593, "You cannot use the window function in this context.")
-    scope.windows += 1
     function = node.this
     if not isinstance(function, exp.Anonymous):
         raise unsupported("this window function in the embedded database")

@@ -19,7 +19,6 @@ from agentrl.tasks.dbbench.mysql_semantics.errors import (
     syntax_error,
     unknown_column,
     unsupported,
-    wrong_group_function,
 )
 from agentrl.tasks.dbbench.mysql_semantics.expressions import Expressions
 from agentrl.tasks.dbbench.mysql_semantics.scope import Column, Query, Scope, Source
@@ -157,7 +156,7 @@ class Queries(Expressions):
             if item.explicit:
                 scope.aliases.setdefault(item.name.lower(), []).append(item.value)
         group = self._group(node, scope, items)
-        having = self._having(node, scope, grouped=bool(group))
+        having = self._having(node, scope)
         order = self._order(node, scope, items)
         limit, single = self._limit(node)
         if having and not group and not scope.aggregates:
@@ -355,17 +354,11 @@ class Queries(Expressions):
         if any(part for key, part in group.args.items() if key not in ("expressions", "all")):
             raise unsupported("GROUP BY … WITH ROLLUP in the embedded database")
         scope.clause, scope.alias_last, scope.aggregates_allowed = "group statement", True, False
-        windows = scope.windows
-        keys = []
-        for part in group.expressions:
-            key = self._positioned(part, scope, items)
-            if "count(" in key.sql and key.sql == "count(*)":
-                raise wrong_group_function()
-            keys.append(keyed(key))
-        scope.alias_last, scope.aggregates_allowed, scope.windows = False, True, windows
+        keys = [keyed(self._positioned(part, scope, items)) for part in group.expressions]
+        scope.alias_last, scope.aggregates_allowed = False, True
         return ", ".join(keys)
 
-    def _having(self, node: Any, scope: Scope, grouped: bool) -> str:
+    def _having(self, node: Any, scope: Scope) -> str:
         having = node.args.get("having")
         if having is None:
             return ""
@@ -427,7 +420,7 @@ class Queries(Expressions):
     def _ordered(self, node: Any, inner: Query) -> Query:
         """ORDER BY and LIMIT around a whole query: they see its output columns only."""
         columns = tuple(
-            Column(identifier(name)[1:-1].replace('""', '"'), column.type)
+            Column(name, column.type)
             for name, column in zip(inner.names, inner.columns, strict=True)
         )
         values = [Expr(identifier(c.name), c.type) for c in columns]

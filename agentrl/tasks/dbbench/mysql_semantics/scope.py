@@ -76,7 +76,6 @@ class Scope:
     aggregates_allowed: bool = False
     inside_aggregate: bool = False
     aggregates: int = 0
-    windows: int = 0
     alias_first: bool = False
     """ORDER BY looks at aliases before columns, GROUP BY and HAVING after, the others never."""
     alias_last: bool = False
