@@ -38,5 +38,5 @@ publish: ## results/SCALE -> published/SCALE (SCALE=mini)
 
 clean: ## delete what rules made, after asking; published/ stays
 	@du -sh results paper_figures state logs benchmarks .snakemake 2>/dev/null || true
-	@printf 'Delete these? [y/N] ' && read answer && [ "$$answer" = y ]
-	rm -rf results paper_figures state logs benchmarks .snakemake
+	@printf 'Delete these? [y/N] '; read answer; if [ "$$answer" = y ]; then \
+	  rm -rf results paper_figures state logs benchmarks .snakemake; fi
