@@ -184,14 +184,15 @@ def _value(record: Record, rng: random.Random) -> str | None:
     """Two values of an INSERT in the wrong order."""
     if record.kind != "INSERT":
         return None
-    head, values, tail = record.sql.rpartition(" VALUES ")
+    behind = " SET " if " VALUES " not in record.sql else " VALUES "
+    head, word, tail = record.sql.partition(behind)
     found = _VALUE.findall(tail)
     if len(found) < 2:
         return None
     i = rng.randrange(len(found) - 1)
     found[i], found[i + 1] = found[i + 1], found[i]
-    listed = ", ".join(f"'{value}'" for value in found)
-    return f"{head}{values}({listed})"
+    swapped = iter(found)
+    return head + word + _VALUE.sub(lambda match: f"'{next(swapped)}'", tail)
 
 
 _WAYS: tuple[Callable[[Record, random.Random], str | None], ...] = (

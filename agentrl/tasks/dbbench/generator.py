@@ -439,14 +439,20 @@ def _insert(sheet: Sheet, rng: random.Random) -> Problem | None:
     values = {column: _new_value(sheet, column, rng) for column in columns}
     pairs = " , ".join(f"{column} {said(sheet, value)}" for column, value in values.items())
     form = rng.choice(("insert a row with {p} .", "add a row with {p} ."))
-    listed = ", ".join(quoted(value) for value in values.values())
-    named = "" if len(columns) == len(sheet.table.columns) and sheet.level.easy else (
-        " (" + ", ".join(name_of(column) for column in columns) + ")"
-    )  # fmt: skip
+    table = name_of(sheet.table.name)
+    if sheet.level.easy:
+        # As in the question, each value stands behind its column: a small policy can copy that,
+        # while the n-th of a list of values takes counting.
+        listed = ", ".join(f"{name_of(c)} = {quoted(value)}" for c, value in values.items())
+        sql = f"INSERT INTO {table} SET {listed}"
+    else:
+        named = ", ".join(name_of(column) for column in columns)
+        listed = ", ".join(quoted(value) for value in values.values())
+        sql = f"INSERT INTO {table} ({named}) VALUES ({listed})"
     new = tuple(values.get(column) for column in sheet.table.columns)
     return Problem(
         form.format(p=pairs),
-        f"INSERT INTO {name_of(sheet.table.name)}{named} VALUES ({listed})",
+        sql,
         rows=(*sheet.table.rows, new),  # type: ignore[arg-type]
     )
 
