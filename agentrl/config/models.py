@@ -178,6 +178,9 @@ class TrainingConfig(Section):
     weight_decay: float = Field(0.0, ge=0, description="AdamW's")
     grad_clip: PositiveFloat = Field(1.0, description="largest norm of a gradient")
     warmup_steps: NonNegativeInt = Field(5, description="steps of linear rise of the learning rate")
+    decay_fraction: Fraction = Field(
+        0.0, description="last part of the run, in which the learning rate falls linearly to 0"
+    )
     minibatches: PositiveInt = Field(2, description="optimiser steps a pass over a step's episodes")
     epochs: PositiveInt = Field(1, description="passes over a step's episodes")
     max_tokens_per_microbatch: PositiveInt = Field(

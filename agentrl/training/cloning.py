@@ -30,14 +30,6 @@ MUON_MOMENTUM = 0.95
 ADAM_BETAS = (0.9, 0.95)
 
 
-def schedule(step: int, stage: WarmStartStage) -> float:
-    """Factor on the learning rate at `step` of a stage: linear warm-up, flat, linear to 0."""
-    rise = min(1.0, (step + 1) / stage.warmup_steps) if stage.warmup_steps else 1.0
-    falling = stage.steps * stage.decay_fraction
-    fall = min(1.0, (stage.steps - step) / falling) if falling else 1.0
-    return rise * fall
-
-
 class Cloner:
     """The policy in behaviour cloning: one optimiser step at a time."""
 

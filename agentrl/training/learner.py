@@ -26,6 +26,7 @@ from agentrl.rollout.policy import Policy, load_policy, save_policy
 from agentrl.rollout.trajectory import Trajectory
 from agentrl.training.batch import MicroBatch, Row, micro_batches, split_minibatches
 from agentrl.training.files import write_json
+from agentrl.training.schedule import schedule
 from agentrl.training.scorer import TokenScorer
 from agentrl.training.step_batch import StepBatch, prepare_step
 from agentrl.training.weights import (
@@ -105,8 +106,11 @@ class Learner:
         batch = prepare_step(trajectories, self.algorithm, self.training.max_tokens_per_microbatch)
         metrics = batch.counts()
         metrics |= self._check_engine(batch)
-        rate = self.training.learning_rate * min(
-            1.0, (self.step + 1) / max(1, self.training.warmup_steps)
+        rate = self.training.learning_rate * schedule(
+            self.step,
+            steps=self.training.steps,
+            warmup_steps=self.training.warmup_steps,
+            decay_fraction=self.training.decay_fraction,
         )
         for group in self.optimizer.param_groups:
             group["lr"] = rate

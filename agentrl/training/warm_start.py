@@ -33,8 +33,9 @@ from agentrl.tasks.base import Task
 from agentrl.tasks.play import Played, play_expert
 from agentrl.tasks.registry import create_task
 from agentrl.training.batch import Row
-from agentrl.training.cloning import Cloner, schedule
+from agentrl.training.cloning import Cloner
 from agentrl.training.files import sha256
+from agentrl.training.schedule import schedule
 from agentrl.training.snapshot import StateFolder, settings_fingerprint
 
 log = logging.getLogger(__name__)
@@ -249,7 +250,12 @@ class _WarmStart:
                 "expert episode of a step; raise it"
             )
         rendered = time.perf_counter()
-        factor = schedule(self.step, stage)
+        factor = schedule(
+            self.step,
+            steps=stage.steps,
+            warmup_steps=stage.warmup_steps,
+            decay_fraction=stage.decay_fraction,
+        )
         # In a thread, so that a signal is heard while the step runs.
         losses = await asyncio.to_thread(self.cloner.learn, fitting, len(names), factor)
         trained = time.perf_counter()

@@ -11,13 +11,14 @@ from training_toys import tiny_model
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from agentrl.config.load import resolve
-from agentrl.config.models import TaskConfig, WarmStartStage
+from agentrl.config.models import TaskConfig
 from agentrl.errors import ConfigError
 from agentrl.rollout.policy import create_tiny_policy, load_policy
 from agentrl.tasks.base import Sample
 from agentrl.tasks.play import play_expert
 from agentrl.training.batch import Row
-from agentrl.training.cloning import Cloner, schedule
+from agentrl.training.cloning import Cloner
+from agentrl.training.schedule import schedule
 from agentrl.training.warm_start import collect_expert_episodes, episode_row, run_warm_start
 
 STAGES = [
@@ -56,11 +57,11 @@ def policy_path(tmp_path_factory):
 
 
 def test_schedule_rises_stays_and_falls_to_zero():
-    stage = WarmStartStage(steps=10, warmup_steps=4, decay_fraction=0.4)
+    shape = {"steps": 10, "warmup_steps": 4, "decay_fraction": 0.4}
     expected = [0.25, 0.5, 0.75, 1, 1, 1, 1, 0.75, 0.5, 0.25]
-    assert [schedule(step, stage) for step in range(10)] == pytest.approx(expected)
-    flat = WarmStartStage(steps=3, warmup_steps=0, decay_fraction=0)
-    assert [schedule(step, flat) for step in range(3)] == [1, 1, 1]
+    assert [schedule(step, **shape) for step in range(10)] == pytest.approx(expected)
+    flat = {"steps": 3, "warmup_steps": 0, "decay_fraction": 0.0}
+    assert [schedule(step, **flat) for step in range(3)] == [1, 1, 1]
 
 
 def test_what_the_policy_would_sample_has_weight_one(task, policy_path):
