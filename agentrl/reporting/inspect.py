@@ -61,7 +61,8 @@ def to_html(trajectory: Trajectory, decode: Decode) -> str:
 
     Hovering over a token tells its id, version and probability.
     """
-    spans, turn = [], 0
+    spans: list[str] = []
+    turn: object = 0
     for row in token_table(trajectory, decode).itertuples():
         if row.turn != turn:
             turn = row.turn
