@@ -34,7 +34,9 @@ class ToyExpert(Expert):
 
     def act(self, messages):
         self.turn += 1
-        return call_message(*(("look", {"text": "wall"}), ("say", {"text": self.word}))[self.turn - 1])
+        return call_message(
+            *(("look", {"text": "wall"}), ("say", {"text": self.word}))[self.turn - 1]
+        )
 
 
 class ToyTask(Task):
