@@ -148,6 +148,24 @@ def evaluate(
     )
 
 
+@app.command()
+def audit(
+    config: ConfigFile,
+    policy: PolicyDir,
+    trajectories: Annotated[Path, typer.Option("--trajectories", help="A run's recorded ones.")],
+    count: Annotated[int, typer.Option("--count", min=1)] = 500,
+) -> None:
+    """Check a run's recorded trajectories against its start policy; status 1 where they differ."""
+    from agentrl.evaluation.audit import audit_run
+
+    found = audit_run(load([config]), policy, trajectories, count)
+    print(found)
+    for mismatch in found.tokens.mismatches[:10]:
+        print(mismatch)
+    if found.tokens.mismatches:
+        raise typer.Exit(1)
+
+
 @notebook_app.command("run", context_settings={"allow_extra_args": False})
 def notebook_run(
     source: Annotated[Path, typer.Argument(help="Percent-format notebook.")],

@@ -15,6 +15,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from agentrl.config import load
+from agentrl.evaluation.audit import audit_run
 from agentrl.rollout.trajectory import TOKEN_COLUMNS
 from agentrl.rollout.trajectory_io import read_trajectories
 
@@ -128,6 +130,17 @@ def test_two_runs_are_equal_and_asynchronous(place):
     assert whole["staleness_max"].max() <= 2  # pipeline.max_staleness
     assert 0 < whole["stale_share"].mean() < 0.6
     assert not list(place.folder.glob("again.state/*"))  # kept only until the results are there
+
+
+def test_the_recorded_run_passes_its_audit(place):
+    """Ids equal an independent rendering's; engine and learner agree at lag 0 (invariants 1, 2)."""
+    found = audit_run(
+        load([place.config]), place.folder / "start", place.folder / "unbroken/trajectories", 500
+    )
+    assert found.tokens.trajectories == 72 and not found.tokens.mismatches
+    assert found.scored > 100 and found.gap < 1e-4
+    low, high = found.stale_interval
+    assert low < found.stale / found.spoken < high
 
 
 @pytest.mark.parametrize(("name", "step"), [("early", 1), ("middle", 4), ("late", 6)])
