@@ -12,13 +12,14 @@ import json
 import logging
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 import yaml
 
 from agentrl import __version__
 from agentrl.config import Config, load, resolve
+from agentrl.config.stages import to_yaml
 from agentrl.errors import AgentRLError, ConfigError
 
 STOPPED = 143
@@ -64,7 +65,7 @@ def config_show(
     files: Annotated[list[Path], typer.Argument(help="YAML files, later ones win.")],
 ) -> None:
     """Print the settings that the files resolve to."""
-    print(_yaml(load(files).model_dump(mode="json")), end="")
+    print(to_yaml(load(files).model_dump(mode="json")), end="")
 
 
 @config_app.command("write")
@@ -72,8 +73,10 @@ def config_write(
     settings: Annotated[str, typer.Option(help="Resolved settings as JSON.")], output: Output
 ) -> None:
     """Check settings and write them as canonical YAML, for the jobs of one stage."""
-    config = resolve(json.loads(settings))
-    write_text(output, _yaml(config.model_dump(mode="json")))
+    data = json.loads(settings)
+    resolve(data)
+    output.parent.mkdir(parents=True, exist_ok=True)
+    output.write_text(to_yaml(data), encoding="utf-8")
 
 
 @policy_app.command("create")
@@ -101,7 +104,7 @@ def warm_start(
             seed,
             state,
             threads=settings.warm_start.threads,
-            code=code_digest("clone"),
+            code=code_digest("clone", settings.task_modules),
         )
     )
     if not report.finished:
@@ -115,7 +118,7 @@ def train(
     seed: Seed,
     state: State,
     output: Output,
-    run: Annotated[str, typer.Option("--run", help="Name of the run.")] = "multitask",
+    run: Annotated[str, typer.Option("--run", help="Name of the run.")] = "multi-task",
     tasks: Tasks = None,
 ) -> None:
     """Train by reinforcement learning; killed and started again, it goes on where it was."""
@@ -189,15 +192,6 @@ def _only(config: Config, tasks: list[str] | None) -> Config:
     if unknown:
         raise ConfigError(f"--tasks {unknown[0]!r}: not in the config; it has {list(config.tasks)}")
     return config.model_copy(update={"tasks": {task: config.tasks[task] for task in tasks}})
-
-
-def _yaml(data: Any) -> str:
-    return yaml.safe_dump(data, sort_keys=False, allow_unicode=True)
-
-
-def write_text(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
 
 
 def main() -> None:

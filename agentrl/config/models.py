@@ -306,6 +306,11 @@ class Config(Section):
         for name in self.clones:
             self.ancestors(name)
 
+    @property
+    def task_modules(self) -> set[str]:
+        """Modules of tasks that come from outside of the package."""
+        return {task.module for task in self.tasks.values() if task.module}
+
     def ancestors(self, clone: str) -> tuple[str, ...]:
         """The policies that `clone` continues from, nearest first; the last one is `base`."""
         chain: list[str] = []

@@ -94,7 +94,7 @@ async def evaluate_to_file(
     part.replace(output)
     write_provenance(
         output.with_suffix(".provenance.json"),
-        config.model_dump(mode="json"),
+        config.model_dump(mode="json", exclude_unset=True),
         row=name,
         seed=seed,
         policy=policy,

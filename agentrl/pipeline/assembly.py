@@ -49,12 +49,12 @@ async def train(
 
     Writes to `output`: `policy/`, `history.parquet`, `trajectories/`, `provenance.json`.
     """
-    settings = config.model_dump(mode="json")
+    settings = config.model_dump(mode="json", exclude_unset=True)
     facts = {
         "settings": settings,
         "run": run,
         "seed": seed,
-        "code": code_digest("train-" + run),
+        "code": code_digest("train", config.task_modules),
         "policy": sha256(policy / "model.safetensors"),
     }
     torch.set_num_threads(config.rollout.threads)

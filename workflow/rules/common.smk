@@ -136,9 +136,8 @@ def settings_of(wildcards):
 
 def code_of(stage):
     """Digest of the code that decides a stage's numbers, tasks of one's own included."""
-    modules = {task.module for task in CONFIG.tasks.values()} - {None}
     try:
-        return code_digest(stage, modules)
+        return code_digest(stage, CONFIG.task_modules)
     except ConfigError as problem:
         sys.exit(f"error: {problem}")
 
