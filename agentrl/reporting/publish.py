@@ -14,21 +14,31 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from agentrl.config.stages import MULTI_TASK
 from agentrl.errors import AgentRLError, DataError
 
 FILES = ("episodes.parquet", "history.parquet", "provenance.json")
+POLICY = "policy"
+"""Of the first multi-task run: what the tour plays with on a fresh clone."""
+LARGEST_POLICY = 8 * 2**20
+"""Bytes; a larger one does not belong into a repository."""
 SUMS = "SHA256SUMS"
 
 
 def publish(results: Path, published: Path) -> None:
-    """Copy `FILES` of a finished run and write their checksums."""
+    """Copy `FILES` of a finished run, and its policy where it is small; write their checksums."""
     missing = [name for name in FILES if not (results / name).is_file()]
     if missing:
         raise DataError(f"{results / missing[0]} does not exist: finish the workflow first")
     published.mkdir(parents=True, exist_ok=True)
     for name in FILES:
         shutil.copyfile(results / name, published / name)
-    lines = [f"{_digest(published / name)}  {name}\n" for name in FILES]
+    shutil.rmtree(published / POLICY, ignore_errors=True)
+    for policy in sorted(results.glob(f"train/{MULTI_TASK}/seed*/policy"))[:1]:
+        if sum(path.stat().st_size for path in policy.iterdir()) <= LARGEST_POLICY:
+            shutil.copytree(policy, published / POLICY)
+    names = [*FILES, *(f"{POLICY}/{path.name}" for path in (published / POLICY).glob("*"))]
+    lines = [f"{_digest(published / name)}  {name}\n" for name in sorted(names)]
     (published / SUMS).write_text("".join(lines), encoding="utf-8")
 
 
