@@ -36,7 +36,7 @@ def publish(results: Path, published: Path) -> None:
     shutil.rmtree(published / POLICY, ignore_errors=True)
     for policy in sorted(results.glob(f"train/{MULTI_TASK}/seed*/policy"))[:1]:
         if sum(path.stat().st_size for path in policy.iterdir()) <= LARGEST_POLICY:
-            shutil.copytree(policy, published / POLICY)
+            shutil.copytree(policy, published / POLICY, ignore=shutil.ignore_patterns(".*"))
     names = [*FILES, *(f"{POLICY}/{path.name}" for path in (published / POLICY).glob("*"))]
     lines = [f"{_digest(published / name)}  {name}\n" for name in sorted(names)]
     (published / SUMS).write_text("".join(lines), encoding="utf-8")
