@@ -1,7 +1,7 @@
 """`agentrl …`: thin commands, and the only place that decides where the parts of a run live.
 
-Every error a person can mend is one line on stderr and exit status 1; an interrupted training ends
-with 143 (SIGTERM) or 130 (Ctrl-C) after it has saved its state.
+Every error a person can mend is one line on stderr and exit status 1; a training that is stopped by
+SIGTERM or Ctrl-C ends with 143 after it has saved its state.
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ def audit(
     print(found)
     for mismatch in found.tokens.mismatches[:10]:
         print(mismatch)
-    if found.tokens.mismatches:
+    if not found.passed:
         raise typer.Exit(1)
 
 
@@ -203,6 +203,8 @@ def main() -> None:
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS):
             raise
-        sys.exit(f"error: {error.strerror}: {error.filename or 'while writing'}; nothing was lost")
+        sys.exit(
+            f"error: {error.strerror}: {error.filename or 'while writing'}; what was saved before is intact"
+        )
     except KeyboardInterrupt:
         sys.exit(130)

@@ -24,6 +24,9 @@ from agentrl.tasks.registry import create_task
 from agentrl.training.batch import Row, micro_batches
 from agentrl.training.scorer import TokenScorer
 
+TOLERANCE = 1.0e-4
+"""Of log-probabilities, for an engine in float32."""
+
 
 @dataclass(frozen=True, slots=True)
 class RunAudit:
@@ -46,6 +49,14 @@ class RunAudit:
         """Where the share should lie with 99.9%: `stale_ratio` ± 3.29 standard errors."""
         width = 3.29 * (self.stale_ratio * (1 - self.stale_ratio) / max(1, self.spoken)) ** 0.5
         return self.stale_ratio - width, self.stale_ratio + width
+
+    @property
+    def passed(self) -> bool:
+        """Whether everything agrees; log-probabilities to `TOLERANCE`."""
+        low, high = self.stale_interval
+        agree = self.scored > 0 and self.gap <= TOLERANCE
+        share = self.stale / max(1, self.spoken)
+        return not self.tokens.mismatches and agree and low <= share <= high
 
     def __str__(self) -> str:
         low, high = self.stale_interval

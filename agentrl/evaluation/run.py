@@ -18,16 +18,17 @@ import pandas as pd
 import torch
 
 from agentrl.config import Config
-from agentrl.errors import InfrastructureError
+from agentrl.errors import DataError, InfrastructureError
 from agentrl.hosting.client import EnvironmentClient
 from agentrl.hosting.controller import Controller
+from agentrl.messages import Status
 from agentrl.provenance import write_provenance
 from agentrl.randomness import derive
 from agentrl.rollout.agent_loop import EpisodeSettings, run_episode
 from agentrl.rollout.cross_policy import PolicyPool
 from agentrl.rollout.embedded import open_engines
 from agentrl.rollout.trajectory import Trajectory
-from agentrl.tasks.base import Sample, Task
+from agentrl.tasks.base import Sample, Step, Task
 from agentrl.tasks.play import play_expert
 from agentrl.tasks.registry import create_task
 
@@ -53,6 +54,8 @@ def jobs(config: Config, tasks: dict[str, Task], split: str, seed: int, mode: st
     out = []
     for name, task in tasks.items():
         samples = task.samples(split)
+        if not len(samples):
+            raise DataError(f"task {name!r}: split {split!r} has no samples")
         for index in range(min(len(samples), config.evaluation.samples)):
             sample = samples[index]
             for repeat in range(repeats):
@@ -76,7 +79,7 @@ async def evaluate_to_file(
     try:
         if policy == EXPERT:
             rows = [
-                await _expert_row(tasks[job.sample.task], job)
+                await _expert_row(tasks[job.sample.task], job, config.pipeline.episode_attempts)
                 for mode in (SAMPLED, GREEDY)
                 for job in jobs(config, tasks, split, seed, mode)
             ]
@@ -167,9 +170,17 @@ def _policy_row(job: Job, trajectory: Trajectory) -> dict[str, Any]:
     )
 
 
-async def _expert_row(task: Task, job: Job) -> dict[str, Any]:
-    last = (await play_expert(task, job.sample, job.seed)).last
-    return _row(job, last.status, last.reward, dict(last.metrics), 0)
+async def _expert_row(task: Task, job: Job, attempts: int) -> dict[str, Any]:
+    """As for a policy: tried again after infrastructure failures, then a row without a reward."""
+    try:
+        last = (await play_expert(task, job.sample, job.seed)).last
+    except InfrastructureError:
+        last = Step((), status=Status.TASK_ERROR, done=True)
+    if not last.status.is_infrastructure:
+        return _row(job, last.status, last.reward, dict(last.metrics), 0)
+    if attempts > 1:
+        return await _expert_row(task, job, attempts - 1)
+    return _row(job, last.status, None, dict(last.metrics), 0)
 
 
 def _row(

@@ -8,6 +8,7 @@ through unchanged.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -78,7 +79,8 @@ class Controller:
         if entry is None:
             return
         try:
-            await entry.episode.close()
+            # Shielded: a caller that is cancelled meanwhile must not leave it half closed.
+            await asyncio.shield(entry.episode.close())
         except Exception:
             # The episode's result stands; what it held is the task's to give back when it closes.
             log.exception("session %d: closing %s failed", session, entry.sample)
@@ -87,8 +89,12 @@ class Controller:
         """End every session, then every task."""
         for session in list(self._sessions):
             await self.cancel(session)
-        for task in self.tasks.values():
-            await task.close()
+        closed = await asyncio.gather(
+            *(task.close() for task in self.tasks.values()), return_exceptions=True
+        )
+        for problem in closed:
+            if isinstance(problem, BaseException):
+                raise problem
 
 
 def _failure(sample: Sample, verb: str, error: Exception) -> InfrastructureError:

@@ -22,6 +22,7 @@ import pandas as pd
 import torch
 
 from agentrl.config import Config
+from agentrl.errors import StateError
 from agentrl.hosting.controller import Controller
 from agentrl.pipeline.admission import Admission
 from agentrl.pipeline.buffer import GroupBuffer
@@ -32,6 +33,7 @@ from agentrl.pipeline.stream import GroupStream
 from agentrl.provenance import code_digest, write_provenance
 from agentrl.rollout.cross_policy import PolicyPool
 from agentrl.rollout.embedded import open_engines
+from agentrl.rollout.policy import read_card
 from agentrl.rollout.trajectory import Trajectory
 from agentrl.rollout.trajectory_io import read_trajectories, write_trajectories
 from agentrl.tasks.registry import create_task
@@ -49,9 +51,9 @@ async def train(
 
     Writes to `output`: `policy/`, `history.parquet`, `trajectories/`, `provenance.json`.
     """
-    settings = config.model_dump(mode="json", exclude_unset=True)
+    read_card(policy)  # a missing policy is one line, before anything is started
     facts = {
-        "settings": settings,
+        "settings": config.model_dump(mode="json"),
         "run": run,
         "seed": seed,
         "code": code_digest("train", config.task_modules),
@@ -60,9 +62,10 @@ async def train(
     torch.set_num_threads(config.rollout.threads)
     keep = config.training.keep_snapshots
     with StateFolder(state_dir, settings_fingerprint(facts), keep, log.info) as state:
-        tasks = {name: create_task(name, c, config.data_root) for name, c in config.tasks.items()}
-        controller = Controller(tasks)
+        controller = Controller({})
         try:
+            for name, entry in config.tasks.items():
+                controller.tasks[name] = create_task(name, entry, config.data_root)
             learner = await LearnerProcess.start(policy, config, seed)
             try:
                 finished = await _run(config, policy, run, seed, state, controller, learner)
@@ -74,7 +77,13 @@ async def train(
                 await learner.close()
         finally:
             await controller.close()
-        _write_results(state, output, {"run": run, "seed": seed, "settings": settings})
+        try:
+            _write_results(state, output, config, run=run, seed=seed)
+        except OSError as error:  # shutil's own has no errno
+            raise StateError(
+                f"cannot write the results to {output}: {error}; the state in {state_dir} is intact"
+            ) from error
+        state.remove()
         return True
 
 
@@ -171,7 +180,8 @@ class RunSnapshots:
         assert snapshot is not None
         await self._learner.load(snapshot.path)
         record = _read_json(snapshot)
-        self._weights.mkdir(exist_ok=True)
+        shutil.rmtree(self._weights, ignore_errors=True)  # of the process that was killed
+        self._weights.mkdir()
         for role, version in record["versions"].items():
             if version:
                 # Out of the snapshot, which may be pruned while the version is still needed.
@@ -209,14 +219,14 @@ def _signals(run: TrainingRun) -> Iterator[None]:
             loop.remove_signal_handler(number)
 
 
-def _write_results(state: StateFolder, output: Path, facts: Mapping[str, Any]) -> None:
-    """Results first, then the end of the state: a kill in between only repeats the writing."""
+def _write_results(
+    state: StateFolder, output: Path, config: Config, *, run: str, seed: int
+) -> None:
+    """Results first, the end of the state afterwards: a kill in between repeats the writing."""
     output.mkdir(parents=True, exist_ok=True)
     pd.DataFrame(state.records()).to_parquet(output / "history.parquet", index=False)
     for name in ("trajectories", "tensorboard"):
         shutil.rmtree(output / name, ignore_errors=True)
         shutil.copytree(state.path / name, output / name)
-    write_provenance(
-        output / "provenance.json", facts["settings"], run=facts["run"], seed=facts["seed"]
-    )
-    state.remove()
+    settings = config.model_dump(mode="json", exclude_unset=True)
+    write_provenance(output / "provenance.json", settings, run=run, seed=seed)

@@ -45,6 +45,7 @@ class RunRecorder:
         done: int,
     ) -> None:
         self._state, self._trajectories = state, trajectories
+        trajectories.mkdir(parents=True, exist_ok=True)
         self._writer = SummaryWriter(str(tensorboard), purge_step=done)
         self._progress = Progress(
             TextColumn("{task.description}"),

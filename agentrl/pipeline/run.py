@@ -88,7 +88,9 @@ class TrainingRun:
             )
             stopping = self._stop.is_set()
             if stopping or self.step % self.config.training.snapshot_every == 0:
-                await self.snapshots.save(self.step, self.rollouts.state(), self.rollouts.buffer)
+                # Both at one moment: an episode that ends during the saving is in one of them only.
+                state, buffered = self.rollouts.state(), list(self.rollouts.buffer)
+                await self.snapshots.save(self.step, state, buffered)
             if stopping and self.step < self.config.training.steps:
                 return False
         return True

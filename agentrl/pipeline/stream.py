@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from agentrl.errors import DataError
 from agentrl.randomness import derive, generator
 from agentrl.tasks.base import Sample
 
@@ -32,7 +33,7 @@ class GroupStream:
     ) -> None:
         for task, found in samples.items():
             if not len(found):
-                raise ValueError(f"task {task!r} has no samples to train on")
+                raise DataError(f"task {task!r} has no samples to train on")
         self._samples = dict(samples)
         self._tasks = tuple(samples)
         self._seed = seed

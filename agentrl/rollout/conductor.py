@@ -57,12 +57,13 @@ class Conductor:
 
         def ended(task: asyncio.Task[T]) -> None:
             self._episodes.discard(task)
-            if not task.cancelled():
-                if (error := task.exception()) is None:
+            try:
+                if not task.cancelled():
                     report(task.result())
-                else:
-                    self._failure = self._failure or error
-            self._changed.set()
+            except BaseException as error:  # asyncio would only log what a callback raises
+                self._failure = self._failure or error
+            finally:
+                self._changed.set()
 
         task = asyncio.create_task(episode)
         self._episodes.add(task)

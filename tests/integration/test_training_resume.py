@@ -141,6 +141,7 @@ def test_the_recorded_run_passes_its_audit(place):
     assert found.scored > 100 and found.gap < 1e-4
     low, high = found.stale_interval
     assert low < found.stale / found.spoken < high
+    assert found.passed
 
 
 @pytest.mark.parametrize(("name", "step"), [("early", 1), ("middle", 4), ("late", 6)])
@@ -178,6 +179,15 @@ def test_sigterm_saves_and_the_run_goes_on(place):
     assert done.returncode == 0, done.stderr[-2000:]
     assert "resume from step" in done.stderr
     assert_same_run(place.folder / "unbroken", place.folder / "stopped")
+
+
+def test_a_missing_policy_is_one_line(place):
+    command = place.command("nowhere")
+    command[command.index("--policy") + 1] = str(place.folder / "missing")
+    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE)
+    assert done.returncode == 1
+    assert done.stderr.strip().splitlines()[-1].startswith("error: ")
+    assert "Traceback" not in done.stderr
 
 
 def test_a_second_trainer_is_refused(place):

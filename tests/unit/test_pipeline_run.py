@@ -223,6 +223,26 @@ async def test_a_stop_ends_after_the_step_with_a_snapshot(make):
     await run.conductor.close()
 
 
+@pytest.mark.looptime
+async def test_a_snapshot_is_of_one_moment(make):
+    """Episodes that end while it is written are in it once: as live ones."""
+    run, learner, kept, *_ = make(max_staleness=3, concurrency=100)
+    save = kept.save
+
+    async def slow(step, state, buffered):
+        await asyncio.sleep(10)  # more than any episode takes
+        await save(step, state, buffered)
+
+    kept.save = slow
+    run.stop()
+    assert not await run.run()
+    ((_, state, buffered),) = kept.saved
+    known = [t.key for t in learner.batches[0]] + [t.key for t in buffered]
+    known += [(item["group_id"], item["member"]) for item in state["live"]]
+    assert sorted(known) == [divmod(i, SIZE) for i in range(state["dispatched"])]
+    await run.conductor.close()
+
+
 async def test_a_learner_that_breaks_ends_the_run(make):
     run, learner, *_ = make()
 

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agentrl.errors import DataError
 from agentrl.pipeline.stream import GroupStream
 from agentrl.tasks.base import SampleRange
 
@@ -53,5 +54,5 @@ def test_episode_seeds_differ_within_and_across_groups():
 
 
 def test_a_task_without_samples_is_refused_by_name():
-    with pytest.raises(ValueError, match="task 'b' has no samples"):
+    with pytest.raises(DataError, match="task 'b' has no samples"):
         GroupStream({"a": SampleRange("a", "train", 1), "b": []}, 1, 0)

@@ -72,3 +72,19 @@ async def test_a_bug_ends_the_run_and_a_stall_is_named():
     with pytest.raises(TypeError, match="a bug"):
         await conductor.until(lambda: False)
     await conductor.close()
+
+
+async def test_a_report_that_fails_ends_the_run():
+    """asyncio only logs what a callback raises; the run must not wait for ever."""
+
+    async def episode():
+        return 1
+
+    def report(result):
+        raise ValueError("came twice")
+
+    conductor = Conductor([])
+    conductor.spawn(episode(), report)
+    with pytest.raises(ValueError, match="came twice"):
+        await conductor.until(lambda: False)
+    await conductor.close()
