@@ -63,8 +63,7 @@ def test_official_records_need_their_folder(snakemake: Snakemake) -> None:
         ),
         (
             "training: {start: cloned-puls}",
-            "error: config: training.start: 'cloned-puls' is none of base, cloned, cloned-plus, "
-            "warm-start",
+            "error: config: training.start: 'cloned-puls' is none of base, cloned, cloned-plus",
         ),
     ],
 )
