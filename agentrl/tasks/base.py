@@ -165,6 +165,10 @@ class ToolEpisode(Episode):
     async def call(self, name: str, arguments: dict[str, Any]) -> ToolResult:
         """Carry out one call whose arguments fit the tool's schema."""
 
+    async def say(self, text: str) -> ToolResult | None:
+        """The end that a message without a call makes, where the task has one; None: a hint."""
+        return None
+
     def limit_reward(self) -> float:
         """Reward at the turn limit; 0 unless the task grades unfinished work."""
         return 0.0
@@ -176,8 +180,12 @@ class ToolEpisode(Episode):
         replies: list[Message] = []
         done, status = False, Status.RUNNING
         if not message.tool_calls:
-            self.invalid_calls += 1
-            replies.append(Message("user", self.no_call_text()))
+            said = await self.say(message.content)
+            if said is None:
+                self.invalid_calls += 1
+                replies.append(Message("user", self.no_call_text()))
+            else:
+                self.reward, done, status = said.reward, True, said.status
         for call in message.tool_calls:
             if done:
                 replies.append(_reply(call, "Not carried out: the episode has ended."))
