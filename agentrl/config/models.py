@@ -186,7 +186,11 @@ class TrainingConfig(Section):
     max_tokens_per_microbatch: PositiveInt = Field(
         8192, description="memory limit; does not change the numbers beyond rounding"
     )
-    autocast: Literal["bf16", "none"] = Field("bf16", description="precision of the passes")
+    autocast: Literal["bf16", "none"] = Field(
+        "none",
+        description="bf16: passes in bfloat16, for GPUs and for processors with AVX512-BF16 or AMX; "
+        "others emulate it, a hundred times slower",
+    )
     snapshot_every: PositiveInt = Field(10, description="steps; what a kill can cost")
     keep_snapshots: PositiveInt = Field(2, description="the newest ones")
     threads: PositiveInt = Field(1, description="of the learner's process")
