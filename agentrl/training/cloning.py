@@ -17,12 +17,13 @@ from typing import Any
 import numpy as np
 import torch
 from accelerate import Accelerator
-from torch.optim import AdamW, Muon, Optimizer
+from torch.optim import AdamW, Optimizer
 
 from agentrl.config.models import Config, WarmStartStage
 from agentrl.errors import StateError
 from agentrl.training.batch import Row, micro_batches
 from agentrl.training.files import write_json
+from agentrl.training.muon import Muon
 from agentrl.training.scorer import TokenScorer
 from agentrl.training.weights import load_state, save_state
 

@@ -18,6 +18,7 @@ from agentrl.tasks.base import Sample
 from agentrl.tasks.play import play_expert
 from agentrl.training.batch import Row
 from agentrl.training.cloning import Cloner
+from agentrl.training.muon import Muon
 from agentrl.training.schedule import schedule
 from agentrl.training.warm_start import collect_expert_episodes, episode_row, run_warm_start
 
@@ -143,7 +144,7 @@ def test_muon_takes_the_hidden_matrices_and_adamw_the_rest():
         {names[id(p)] for group in optimizer.param_groups for p in group["params"]}
         for optimizer in cloner.optimizers
     )
-    assert isinstance(cloner.optimizers[0], torch.optim.Muon)
+    assert isinstance(cloner.optimizers[0], Muon)
     assert muon | adamw == set(names.values()) and not muon & adamw
     assert all("_proj" in name for name in muon) and len(muon) == 2 * 7
     assert "model.embed_tokens.weight" in adamw
