@@ -140,7 +140,9 @@ def evaluate(
     seed: Seed,
     output: Output,
     tasks: Tasks = None,
-    split: Annotated[str, typer.Option("--split")] = "std",
+    split: Annotated[
+        str, typer.Option("--split", help="dev while you tune; std once, for the table.")
+    ] = "dev",
 ) -> None:
     """Play a split's samples and write one row an episode."""
     from agentrl.evaluation.run import evaluate_to_file

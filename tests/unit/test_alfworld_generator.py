@@ -111,6 +111,14 @@ def test_levels_and_types_are_checked_and_kept() -> None:
     assert {goal_of(only.game("train", index)).type for index in range(3)} == {"look_at_obj"}
 
 
+def test_another_seed_is_another_set_of_games_in_every_split() -> None:
+    for split in ("train", "dev", "std"):
+        one, other = Generator("easy"), Generator("easy", seed=1)
+        pairs = [(one.layout(split, i)[0], other.layout(split, i)[0]) for i in range(30)]
+        assert sum(a.signature() == b.signature() for a, b in pairs) <= 3  # easy games are few
+        assert all(b.split() == split for _, b in pairs)
+
+
 def wins(world: World) -> bool:
     """The six goals once more, by plain loops over the facts."""
     goal = goal_of(world.game)

@@ -1,6 +1,6 @@
 """Writes ALFWorld games as the same JSON as the official files, from a drawn layout.
 
-- A game is a function of (level, split, index): invariant 8.
+- A game is a function of (seed, level, split, index): invariant 8.
 - No game is in two splits (see `layouts`).
 - The goal does not hold at the start, and the walkthrough wins.
 """
@@ -71,19 +71,24 @@ class Generator:
     """The games of one level. `types`: the task types to make, in turn over the indices."""
 
     def __init__(
-        self, level: str, language: Language = "agentbench", types: Sequence[str] = TYPES
+        self,
+        level: str,
+        language: Language = "agentbench",
+        types: Sequence[str] = TYPES,
+        seed: int = 0,
     ) -> None:
         if level not in LEVELS:
             raise ConfigError(
                 f"config key 'tasks.alfworld.level': {level!r} is not one of {', '.join(LEVELS)}"
             )
         self.level, self.language, self.types = level, language, tuple(types)
+        self.seed = seed
 
     def layout(self, split: str, index: int) -> tuple[Layout, Random]:
         """What the game is about, and the stream that decides the rest of it."""
         kind = self.types[index % len(self.types)]
         for attempt in range(10_000):
-            rng = stream(0, "alfworld-game", self.level, kind, split, index, attempt)
+            rng = stream(self.seed, "alfworld-game", self.level, kind, split, index, attempt)
             drawn = draw(rng, kind, LEVELS[self.level])
             if drawn is not None and drawn.split() == split:
                 return drawn, rng

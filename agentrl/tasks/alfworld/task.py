@@ -55,6 +55,7 @@ class Options(BaseModel):
     )
     games_root: Path | None = Field(None, description="folder that holds json_2.1.1")
     types: tuple[TaskType, ...] = Field(TYPES, min_length=1)
+    seed: int = Field(0, ge=0, description="of the generated games")
 
 
 class AlfworldEpisode(ToolEpisode):
@@ -95,7 +96,8 @@ class AlfworldTask(Task):
             self.paths = {split: _read_index(data_root, split) for split in INDEX_FILES}
         else:
             self.level = config.level
-            self.generator = Generator(config.level, self.options.grammar, self.options.types)
+            options = self.options
+            self.generator = Generator(config.level, options.grammar, options.types, options.seed)
 
     def samples(self, split: str) -> Sequence[Sample]:
         """Generated: as many as configured. Official: those of the file, at most as configured."""
