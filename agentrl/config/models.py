@@ -171,7 +171,9 @@ class TrainingConfig(Section):
 
     start: str = Field("warm-start", description="the policy RL starts from: base or a clone")
     steps: NonNegativeInt = Field(60, description="steps, each on fresh episodes")
-    groups_per_task: PositiveInt = Field(8, description="samples of each task a step")
+    groups_per_task: PositiveInt | dict[str, PositiveInt] = Field(
+        8, description="samples of each task a step; a mapping gives each task its own number"
+    )
     group_size: int = Field(8, ge=2, description="episodes of one sample a step")
     learning_rate: PositiveFloat = Field(6.0e-4, description="AdamW's")
     betas: tuple[Fraction, Fraction] = Field((0.9, 0.95), description="AdamW's")
@@ -292,6 +294,10 @@ class Config(Section):
             raise ValueError(
                 f"policy.heads: {self.policy.heads} must divide hidden_size {self.policy.hidden_size}"
             )
+        if isinstance(groups := self.training.groups_per_task, dict):
+            for name in self.tasks:
+                if name not in groups:
+                    raise ValueError(f"training.groups_per_task: has no number for task {name!r}")
         if self.clones:
             self._check_clones()
         return self

@@ -69,6 +69,9 @@ def stage_settings(config: Config, stage: str) -> dict[str, Any]:
     settings["tasks"] = {
         task: entry.model_dump(mode="json", exclude=unused) for task, entry in tasks.items()
     }
+    if kind == "train" and isinstance(config.training.groups_per_task, Mapping):
+        own = _of(tasks, config.training.groups_per_task)
+        settings["training"]["groups_per_task"] = own
     if kind == "clone":
         shared = settings["warm_start"]
         shared["episodes_per_step"] = _of(tasks, shared["episodes_per_step"])

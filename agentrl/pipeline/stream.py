@@ -1,7 +1,7 @@
 """Which sample comes next: a pure function of (run seed, group number).
 
-Invariants: tasks take turns, one group at a time, so each step holds the same number of groups of
-every task and no task is starved (6); every sample of a task is used once before any is used again;
+Invariants: every step holds the same groups-per-task of each task, spread evenly over the step, so
+no task is starved (6); every sample of a task is used once before any is used again;
 the stream has no state, so a resumed run needs one number to go on (9).
 """
 
@@ -29,26 +29,45 @@ class GroupStream:
     """The groups of a run, numbered from 0; group g belongs to step g // groups per step."""
 
     def __init__(
-        self, samples: Mapping[str, Sequence[Sample]], groups_per_task: int, seed: int
+        self,
+        samples: Mapping[str, Sequence[Sample]],
+        groups_per_task: int | Mapping[str, int],
+        seed: int,
     ) -> None:
         for task, found in samples.items():
             if not len(found):
                 raise DataError(f"task {task!r} has no samples to train on")
         self._samples = dict(samples)
-        self._tasks = tuple(samples)
         self._seed = seed
-        self.groups_per_step = groups_per_task * len(self._tasks)
+        self._counts = {
+            task: groups_per_task if isinstance(groups_per_task, int) else groups_per_task[task]
+            for task in samples
+        }
+        self._pattern = _interleave(self._counts)
+        self.groups_per_step = len(self._pattern)
 
     def group(self, number: int) -> Group:
-        turn, which = divmod(number, len(self._tasks))
-        task = self._tasks[which]
+        step, place = divmod(number, self.groups_per_step)
+        task, within = self._pattern[place]
+        turn = step * self._counts[task] + within
         samples = self._samples[task]
-        epoch, place = divmod(turn, len(samples))
-        index = _order(self._seed, task, epoch, len(samples))[place]
-        return Group(number, number // self.groups_per_step, samples[index])
+        epoch, position = divmod(turn, len(samples))
+        index = _order(self._seed, task, epoch, len(samples))[position]
+        return Group(number, step, samples[index])
 
     def episode_seed(self, group: int, member: int) -> int:
         return derive(self._seed, "episode", group, member)
+
+
+def _interleave(counts: Mapping[str, int]) -> list[tuple[str, int]]:
+    """(task, how many of it came before) for each group of a step: tasks take turns, each as often
+    as its count; equal counts are a round."""
+    turns = [
+        ((within + 0.5) / count, place, task, within)
+        for place, (task, count) in enumerate(counts.items())
+        for within in range(count)
+    ]
+    return [(task, within) for _, _, task, within in sorted(turns)]
 
 
 @lru_cache(maxsize=16)

@@ -52,6 +52,14 @@ def test_runs_rows_and_stages_follow_from_tasks_and_clones() -> None:
     assert set(stages(config)) == {"base", "evaluate"} | CLONES | TRAININGS
 
 
+def test_a_single_task_run_is_given_its_own_number_of_groups() -> None:
+    config = changed(training={"groups_per_task": {"alfworld": 8, "dbbench": 24}})
+    own = stage_settings(config, "train-single-dbbench")["training"]["groups_per_task"]
+    assert own == {"dbbench": 24}
+    with pytest.raises(ConfigError, match="groups_per_task: has no number for task 'dbbench'"):
+        changed(training={"groups_per_task": {"alfworld": 8}})
+
+
 def test_one_task_has_no_single_task_runs() -> None:
     config = changed(tasks={"alfworld": {}, "dbbench": None})
     assert list(training_runs(config)) == ["multi-task"]
@@ -66,7 +74,7 @@ def test_settings_reach_only_the_stages_that_read_them() -> None:
     assert affected(pipeline={"max_staleness": 1}) == TRAININGS
     assert affected(rollout={"temperature": 0.7}) == TRAININGS
     assert affected(rollout={"max_new_tokens": 7}) == TRAININGS | {"evaluate"}
-    assert affected(training={"autocast": "none"}) == TRAININGS | CLONES
+    assert affected(training={"autocast": "bf16"}) == TRAININGS | CLONES
     assert affected(pipeline={"episode_attempts": 1}) == TRAININGS | {"evaluate"}
     assert affected(policy={"layers": 3}) == set(stages(resolve(PLAIN)))
     assert affected(warm_start={**PLAIN["warm_start"], "optimizer": "adamw"}) == CLONES

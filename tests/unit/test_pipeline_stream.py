@@ -31,6 +31,18 @@ def test_every_step_holds_the_same_number_of_groups_of_each_task(sizes, groups_p
         assert counts == dict.fromkeys(sizes, groups_per_task)
 
 
+def test_tasks_with_numbers_of_their_own_are_spread_over_the_step():
+    samples = {task: SampleRange(task, "train", 50) for task in "ab"}
+    source = GroupStream(samples, {"a": 2, "b": 4}, seed=0)
+    tasks = "".join(source.group(number).sample.task for number in range(12))
+    # a at 1/4 and 3/4 of a step, b at 1/8, 3/8, 5/8, 7/8
+    assert tasks == "babbab" * 2
+    assert [source.group(number).step for number in range(12)] == [0] * 6 + [1] * 6
+    seen = [source.group(number).sample for number in range(150)]
+    assert len({s.index for s in seen if s.task == "a"}) == 50
+    assert len(set(seen)) == 100  # every sample of b once before any comes again
+
+
 @given(st.integers(1, 30), st.integers(0, 2**40))
 def test_each_epoch_uses_every_sample_once(size, seed):
     source = stream({"a": size}, 1, seed)
