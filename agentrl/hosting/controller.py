@@ -1,31 +1,45 @@
 """The controller in process: starts, steps and ends the episodes of any number of tasks.
 
-Invariants: a session is closed exactly once, on every path (11) - its last step, a cancel, an
-exception, the controller's own end; a failure of the environment is an `InfrastructureError` and
-never a step (4); ids never repeat. Bad input of a person (`DataError`, `ConfigError`) passes
-through unchanged.
+The router of the network form with one worker a task, in the same process and with any number of
+slots; see there, and `EpisodeHost`, for the invariants.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import Any
 
-from agentrl.errors import AgentRLError, InfrastructureError
+from agentrl.errors import InfrastructureError
 from agentrl.hosting.client import Opening
+from agentrl.hosting.host import EpisodeHost
+from agentrl.hosting.registry import Reply, Worker
+from agentrl.hosting.router import Router
 from agentrl.messages import Message
-from agentrl.tasks.base import Episode, Sample, Step, Task
-
-log = logging.getLogger(__name__)
+from agentrl.tasks.base import Sample, Step, Task
 
 
-@dataclass(slots=True)
-class _Session:
-    sample: Sample
-    episode: Episode
-    busy: bool = False
+class LocalLink:
+    """Calls the episodes of one task in the same process."""
+
+    ends_failed = True
+
+    def __init__(self, task: Task) -> None:
+        self.host = EpisodeHost(task)
+
+    async def start(self, session: int, request: Any) -> Reply:
+        sample, seed = request
+        return Reply(await self.host.start(session, sample, seed))
+
+    async def interact(self, session: int, turn: Any) -> Reply:
+        step = await self.host.step(session, turn)
+        return Reply(step, step.done, step.status)
+
+    async def cancel(self, session: int) -> None:
+        await self.host.close(session)
+
+    async def close(self) -> None:
+        await self.host.close_all()
 
 
 class Controller:
@@ -33,73 +47,37 @@ class Controller:
 
     def __init__(self, tasks: Mapping[str, Task]) -> None:
         self.tasks = dict(tasks)
-        self._sessions: dict[int, _Session] = {}
-        self._next = 1
+        self._router = Router()
 
     @property
     def live(self) -> int:
         """Sessions that hold an episode now."""
-        return len(self._sessions)
+        return len(self._router.sessions)
 
     async def start(self, sample: Sample, seed: int) -> Opening:
-        task = self.tasks.get(sample.task)
-        if task is None:
-            raise InfrastructureError(f"no worker serves task {sample.task!r}")
-        session, self._next = self._next, self._next + 1
-        try:
-            episode = await task.start(sample, seed)
-        except AgentRLError:
-            raise
-        except Exception as error:
-            raise _failure(sample, "start", error) from error
-        self._sessions[session] = _Session(sample, episode)
-        return Opening(session, episode.messages, task.tools)
+        if sample.task not in self._router.workers:
+            task = self.tasks.get(sample.task)
+            if task is None:
+                raise InfrastructureError(f"no worker serves task {sample.task!r}")
+            self._router.add(Worker(sample.task, sample.task, LocalLink(task)))
+        _, opening = await self._router.start(sample.task, sample.index, (sample, seed))
+        assert isinstance(opening, Opening)
+        return opening
 
     async def interact(self, session: int, message: Message) -> Step:
-        entry = self._sessions[session]
-        if entry.busy:
-            raise InfrastructureError(f"session {session} is still busy with its last call")
-        entry.busy = True
-        ended = True
-        try:
-            step = await entry.episode.step(message)
-            ended = step.done
-            return step
-        except AgentRLError:
-            raise
-        except Exception as error:
-            raise _failure(entry.sample, "step", error) from error
-        finally:
-            entry.busy = False
-            if ended:
-                await self.cancel(session)
+        step = await self._router.interact(session, message)
+        assert isinstance(step, Step)
+        return step
 
     async def cancel(self, session: int) -> None:
-        entry = self._sessions.pop(session, None)
-        if entry is None:
-            return
-        try:
-            # Shielded: a caller that is cancelled meanwhile must not leave it half closed.
-            await asyncio.shield(entry.episode.close())
-        except Exception:
-            # The episode's result stands; what it held is the task's to give back when it closes.
-            log.exception("session %d: closing %s failed", session, entry.sample)
+        await self._router.cancel(session)
 
     async def close(self) -> None:
         """End every session, then every task."""
-        for session in list(self._sessions):
-            await self.cancel(session)
+        await self._router.close()
         closed = await asyncio.gather(
             *(task.close() for task in self.tasks.values()), return_exceptions=True
         )
         for problem in closed:
             if isinstance(problem, BaseException):
                 raise problem
-
-
-def _failure(sample: Sample, verb: str, error: Exception) -> InfrastructureError:
-    log.warning("%s: %s failed", sample, verb, exc_info=error)
-    return InfrastructureError(
-        f"task {sample.task!r}, sample {sample.split}/{sample.index}: {verb} failed: "
-        f"{type(error).__name__}: {error}"
-    )
