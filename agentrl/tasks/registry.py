@@ -12,6 +12,8 @@ from agentrl.tasks.base import Task
 TASKS = {
     "alfworld": "agentrl.tasks.alfworld.task:AlfworldTask",
     "dbbench": "agentrl.tasks.dbbench.task:DBBenchTask",
+    "webshop": "agentrl.tasks.webshop.task:WebShopTask",
+    "knowledgegraph": "agentrl.tasks.knowledgegraph.task:KnowledgeGraphTask",
 }
 
 
