@@ -4,7 +4,8 @@ Invariants: the learner sees the ids that the engine sampled (1) and a mask made
 pitfalls); the loss of an optimiser step is Σ over its tokens / all its sampled tokens, however it
 is cut (7); what a step does depends on its trajectories and (seed, step), never on their order, the
 clock or what ran before (8), so a restored learner goes on bit by bit (9); an engine that does not
-sample from the distribution that is trained on is noticed at the first step (pitfall 22).
+sample from the distribution that is trained on is noticed at the first step, one that did
+not take an update at the first tokens of that version (pitfalls 22 and 26).
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ class Learner:
         self.step = 0
         self.engine_tolerance = ENGINE_TOLERANCE[config.rollout.dtype]
         self._published: int | None = 0  # the version that an engine has of the present weights
-        self._engine_checked = False
+        self._engine_checked: set[bool] = set()  # False: weights it came with; True: an update
         self.accelerator = Accelerator(mixed_precision="no")  # autocast is ours: see `_autocast`
         model = policy.model.float().to(self.accelerator.device)
         scorer = TokenScorer(model, config.rollout.temperature)
@@ -238,11 +239,12 @@ class Learner:
 
     @torch.no_grad()
     def _check_engine(self, batch: StepBatch) -> dict[str, float]:
-        """Compare engine and learner once, in float32, on tokens sampled from these very weights.
+        """Compare engine and learner, in float32, on tokens sampled from these very weights: once on
+        those that both started with, once on an update (pitfall 26).
 
         Raises `InfrastructureError` when they disagree: another temperature, other weights.
         """
-        if self._engine_checked or self._published is None:
+        if self._published is None or (self._published > 0) in self._engine_checked:
             return {}
         rows, seen = [], [0] * len(batch.tasks)
         for index, trajectory in enumerate(batch.trajectories):
@@ -270,5 +272,5 @@ class Learner:
                 "engine samples at rollout.temperature, returns processed log-probabilities and "
                 "holds the published weights"
             )
-        self._engine_checked = True
+        self._engine_checked.add(self._published > 0)
         return {"engine_gap": gap}

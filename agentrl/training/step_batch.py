@@ -58,6 +58,10 @@ class StepBatch:
             "dead_groups": float(len(groups)),
             "trained_trajectories": float(sum(self.live)),
             "dropped_too_long": float(sum(self.too_long)),
+            "truncated_trajectories": float(sum(t.status.is_truncation for t in self.trajectories)),
+            "truncated_turns": sum(
+                t.metrics.get("truncated_turns", 0.0) for t in self.trajectories
+            ),
             "tokens": float(sum(self.tokens)),
         }
 

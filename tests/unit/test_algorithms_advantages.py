@@ -16,7 +16,9 @@ from agentrl.algorithms.advantages import (
     task_normalize,
     training_reward,
 )
+from agentrl.config.load import resolve
 from agentrl.config.models import AlgorithmConfig
+from agentrl.errors import ConfigError
 from agentrl.messages import Status
 
 NAN = math.nan
@@ -95,6 +97,27 @@ def test_group_that_shrank_to_one_is_zero_not_its_reward():
     assert out.values[[0, 3]].tolist() == [0.0, 0.0]
     assert out.dead.tolist() == [True, False, False, True]  # absent is not dead
     assert out.present.tolist() == [True, False, False, True]
+
+
+def test_groups_of_one_are_refused_before_anything_starts():
+    with pytest.raises(ConfigError, match=r"training\.group_size.*greater than or equal to 2"):
+        resolve({"tasks": {"alpha": {}}, "training": {"group_size": 1}})
+
+
+def test_baseline_of_a_group_with_failures_is_that_of_its_survivors():
+    """Pitfall 35: 8 episodes, 3 without a reward; the mean is over the other 5."""
+    rewards = floats(1, NAN, 0, 1, NAN, 0, 0, NAN)
+    out = group_advantages(rewards, torch.zeros(8, dtype=torch.int64), normalize_std=False)
+    assert out.values[out.present].tolist() == pytest.approx([0.6, -0.4, 0.6, -0.4, -0.4])
+
+
+@pytest.mark.parametrize("offset", [1e3, 1e6])
+def test_a_large_offset_of_all_rewards_changes_nothing(offset):
+    """Pitfall 15: E[x²] - mean² in float32 would cancel to noise, or below 0."""
+    group = torch.zeros(8, dtype=torch.int64)
+    plain = torch.tensor([1, 0, 0, 0.5, 0, 0.25, 0, 1])
+    out = [group_advantages(r, group, normalize_std=True) for r in (plain, plain + offset)]
+    assert out[1].values.tolist() == pytest.approx(out[0].values.tolist(), abs=1e-6)
 
 
 def test_mean_centred_is_leave_one_out_but_for_a_factor():

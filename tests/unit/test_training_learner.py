@@ -240,6 +240,15 @@ def test_nan_reward_is_left_out(model):
     assert_close(gradient_of(step), gradient_of(rest), 0)
 
 
+def test_truncation_is_counted(model):
+    """Pitfall 10: episodes that a limit ended, and turns that the token limit cut off."""
+    step = step_of(model)
+    step[0].status, step[1].status = Status.LIMIT_REACHED, Status.CONTEXT_LIMIT
+    step[2].metrics["truncated_turns"] = 3.0
+    metrics = learner_of().train_step(step)
+    assert (metrics["truncated_trajectories"], metrics["truncated_turns"]) == (2, 3)
+
+
 def test_too_long_is_dropped_and_counted_but_stays_in_the_baseline(model):
     step = [trajectory(SPANS[m], float(m == 0), member=m, model=model) for m in range(3)]
     step.append(trajectory([(250, 4)], 1.0, member=3))
