@@ -48,7 +48,7 @@ class EndpointBackend:
         """Asks once whether the endpoint answers, so that an episode does not begin in vain."""
         if self._closed:
             raise InfrastructureError("the SPARQL back end is closed")
-        await self.ask(_PROBE, None)
+        await self._probe()
         return EndpointGraph(self, graph_name(self.options, self.level, sample))
 
     async def close(self) -> None:

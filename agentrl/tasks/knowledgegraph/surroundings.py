@@ -105,7 +105,9 @@ class _Builder:
         self.used = {*record.entities.values(), *record.answers}
         self.solution: dict[str, dict[str, None]] = {}
         """Type -> predicates of the solution that its instances have."""
-        self.invented: list[str] = []
+        self.invented: dict[str, list[str]] = {}
+        """Type -> nodes that are not of the solution."""
+        self.room = richness.nodes
         self.menus: dict[str, list[str]] = {}
         self.attribute_menus: dict[str, list[str]] = {}
 
@@ -211,7 +213,7 @@ class _Builder:
         for node in known:
             self._extend(node)
         if self.richness.deeper:
-            for node in list(self.invented):
+            for node in [node for nodes in self.invented.values() for node in nodes]:
                 self._extend(node)
         for subject, predicate, thing in list(self.triples):
             back = self.ontology.inverse.get(predicate)
@@ -235,12 +237,12 @@ class _Builder:
 
     def _lead_away(self, node: str, relation: str) -> None:
         kind = self.ontology.range(relation)
-        fitting = [other for other in self.invented if kind in self.types[other] and other != node]
-        room = len(self.invented) < self.richness.nodes
-        if room and (not fitting or self.random.random() < 0.4):
+        fitting = self.invented.setdefault(kind, [])
+        if self.room and (not fitting or self.random.random() < 0.4):
+            self.room -= 1
             target = self.fresh()
             self._type(target, kind)
-            self.invented.append(target)
+            fitting.append(target)
         elif fitting:
             target = self.random.choice(fitting)
         else:
