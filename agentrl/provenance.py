@@ -124,7 +124,8 @@ def code_digest(stage: str, modules: Iterable[str] = ()) -> str:
 
 @cache
 def _digest_files(folder: Path) -> str:
-    junk = {"__pycache__", ".ipynb_checkpoints"}
+    # `hosting/network` is another process's: no stage runs it.
+    junk = {"__pycache__", ".ipynb_checkpoints", "network"}
     return _digest(p for p in folder.rglob("*") if p.is_file() and not junk & set(p.parts))
 
 

@@ -193,6 +193,12 @@ class Router:
             raise KeyError(session_id)
         session.updated = _now()
 
+    def admit(self, session: Session) -> None:
+        """From now on `session` is live and takes a slot of its worker."""
+        self.sessions[session.id] = session.worker.sessions[session.id] = session
+        for observer in self.observers:
+            observer.started(session)
+
     def finish(self, session: Session, cause: str, detail: str = "") -> None:
         """The session has ended: its slot is free and goes to the next start that waits."""
         if self.sessions.pop(session.id, None) is None:
@@ -221,9 +227,15 @@ class Router:
         self.closing = True
         self.refuse_waiting(Closing("the controller is closing"))
         for session_id in list(self.sessions):
-            await self.cancel(session_id, "closing")
-        while self._tasks:
-            await asyncio.wait(self._tasks)
+            self.spawn(self.cancel(session_id, "closing"))
+        await self.settle(self.limits.cancel)
+
+    async def settle(self, limit: float | None) -> None:
+        """Let what runs beside the calls come to its end, for at most `limit` seconds."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=limit)
+        for task in self._tasks:
+            task.cancel()
 
     def refuse_waiting(self, error: HostingError, task: str | None = None) -> None:
         for name, queue in list(self.queues.items()):
@@ -252,9 +264,7 @@ class Router:
     def _admit(self, worker: Worker, index: Any, client: str) -> Session:
         now = _now()
         session = Session(self._next_id(), worker.task, index, worker, client, now, now)
-        self.sessions[session.id] = worker.sessions[session.id] = session
-        for observer in self.observers:
-            observer.started(session)
+        self.admit(session)
         return session
 
     async def _wait(self, task: str, index: Any, client: str, tried: set[str]) -> Session:
