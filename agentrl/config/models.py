@@ -100,6 +100,11 @@ class WarmStartConfig(Section):
     episodes_per_step: dict[str, PositiveInt] = Field(
         default_factory=dict, description="expert episodes a step, by task"
     )
+    demonstrations: PositiveInt | None = Field(
+        None,
+        description="expert episodes that there are of each task, seen again and again; none: fresh "
+        "ones at every step",
+    )
     observation_weight: Fraction = Field(0.2, description="loss weight of environment tokens")
     max_tokens_per_microbatch: PositiveInt = Field(
         4096, description="memory limit; does not change the numbers beyond rounding"

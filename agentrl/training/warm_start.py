@@ -66,11 +66,13 @@ async def collect_expert_episodes(
     seed: int,
     stage: int,
     step: int,
+    demonstrations: int | None = None,
 ) -> list[Played]:
-    """Fresh expert episodes for one step: `counts[task]` of each task, in a fixed order.
+    """Expert episodes for one step: `counts[task]` of each task, in a fixed order.
 
     Episode `step * counts[task] + i` of a stage draws its sample from the split and its own seed by
-    (seed, stage, task, counter).
+    (seed, stage, task, counter). With `demonstrations`, it draws one of that many episodes instead:
+    those of the split's first samples, each played once and for all.
     """
     episodes = []
     for name, count in counts.items():
@@ -78,6 +80,9 @@ async def collect_expert_episodes(
         for counter in range(step * count, (step + 1) * count):
             drawn = derive(seed, "warm start sample", stage, name, counter)
             episode_seed = derive(seed, "warm start episode", stage, name, counter)
+            if demonstrations is not None:
+                drawn %= demonstrations
+                episode_seed = derive(seed, "demonstration", name, drawn)
             sample = samples[drawn % len(samples)]
             episodes.append(
                 await play_expert(tasks[name], sample, episode_seed, noise.get(name, 0.0))
@@ -231,6 +236,7 @@ class _WarmStart:
             self.seed,
             self.stage,
             self.step,
+            settings.demonstrations,
         )
         rows = [
             episode_row(

@@ -98,6 +98,20 @@ def test_episodes_derive_from_seed_stage_task_and_counter(task):
     assert collect(0, noise=1.0) != collect(0)
 
 
+def test_demonstrations_are_so_many_episodes_and_always_the_same(task):
+    def collect(step, stage=0):
+        episodes = asyncio.run(
+            collect_expert_episodes(
+                {"toy": task}, {"toy": "train"}, {"toy": 40}, {"toy": 0.5}, 0, stage, step, 6
+            )
+        )
+        return [(e.sample, tuple(m.content for m in e.messages)) for e in episodes]
+
+    seen = [pair for step in range(3) for pair in collect(step)] + collect(0, stage=1)
+    assert {sample.index for sample, _ in seen} == set(range(6))
+    assert len(set(seen)) == 6  # a sample is never played in two ways
+
+
 def rows_of(sizes, seed=0):
     generator = np.random.default_rng(seed)
     rows = []
