@@ -91,7 +91,7 @@ def test_comments_docstrings_layout_and_touch_run_nothing(
 
 
 def test_an_edit_of_the_command_line_runs_nothing(edited: Path, fake_snakemake: Snakemake) -> None:
-    with (edited / "agentrl" / "cli.py").open("a") as file:
+    with (edited / "agentrl" / "cli" / "__init__.py").open("a") as file:
         file.write("\nEDITED = 1\n")
     assert dry_run(fake_snakemake, *SMALL) == {}
 
