@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic_core import from_json
 
-from agentrl.hosting.failures import Busy, Full, Refused, SessionLost, WorkerFailed
+from agentrl.hosting.failures import Full, Refused, SessionLost, WorkerFailed
 from agentrl.hosting.network.wire import client_reply, write
 from agentrl.hosting.registry import Reply
 
@@ -44,7 +44,7 @@ class WireLink(ABC):
             text = _text(body)
             if "no such session" in text.lower():
                 raise SessionLost(f"worker {self.name} does not know session {session}")
-            raise Busy(f"worker {self.name}: {text}")
+            raise WorkerFailed(f"worker {self.name}: {text}")
         if code == 422:
             raise Refused(f"worker {self.name} refused the turn: {_text(body)}")
         return client_reply(self._good(code, body, "interact"))
