@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from agentrl.errors import InfrastructureError
 from agentrl.tasks.knowledgegraph.backend import Text, Triple
-from agentrl.tasks.knowledgegraph.oxigraph import OxigraphGraph
+from agentrl.tasks.knowledgegraph.oxigraph import OxigraphGraph, make_store
 from agentrl.tasks.knowledgegraph.programs import (
     And,
     Count,
@@ -45,7 +45,7 @@ FRIENDS = Join(Entity("m.ann"), "friend")
 
 
 async def ask(query: str, triples: tuple[Triple, ...] = TRIPLES) -> list[str]:
-    return await OxigraphGraph(triples).select(query)
+    return await OxigraphGraph(make_store(triples)).select(query)
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ async def test_entities_that_are_left_out_and_other_languages() -> None:
     from pyoxigraph import Literal, NamedNode, Quad, Store
 
     ns = "http://rdf.freebase.com/ns/"
-    graph = OxigraphGraph(TRIPLES)
+    graph = OxigraphGraph(make_store(TRIPLES))
     assert isinstance(graph._store, Store)
     graph._store.add(
         Quad(NamedNode(ns + "m.ann"), NamedNode(ns + "called"), Literal("Anne", language="fr"))
@@ -112,7 +112,7 @@ async def test_random_programs_agree_with_python_sets(seed: int, depth: int) -> 
     rng = random.Random(seed)
     triples = random_graph(rng)
     program = random_program(rng, depth)
-    graph = OxigraphGraph(triples)
+    graph = OxigraphGraph(make_store(triples))
     expected = reference.members(program, triples)
     assert set(await graph.select(members(program))) == expected
     assert await graph.select(members(Count(program))) == [str(len(expected))]
@@ -135,7 +135,7 @@ def test_the_reference_itself_by_hand() -> None:
 
 
 async def test_a_closed_graph_is_not_asked() -> None:
-    graph = OxigraphGraph(TRIPLES)
+    graph = OxigraphGraph(make_store(TRIPLES))
     await graph.close()
     await graph.close()
     with pytest.raises(InfrastructureError, match="closed"):

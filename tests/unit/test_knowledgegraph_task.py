@@ -13,7 +13,7 @@ from agentrl.tasks.base import Sample, Step, call_message
 from agentrl.tasks.knowledgegraph import prompts
 from agentrl.tasks.knowledgegraph.backend import Text, Triple
 from agentrl.tasks.knowledgegraph.ontology import Ontology
-from agentrl.tasks.knowledgegraph.oxigraph import OxigraphGraph
+from agentrl.tasks.knowledgegraph.oxigraph import OxigraphGraph, make_store
 from agentrl.tasks.knowledgegraph.records import Action, Record
 from agentrl.tasks.knowledgegraph.scoring import f1
 from agentrl.tasks.knowledgegraph.task import KGEpisode, KnowledgeGraphTask
@@ -45,7 +45,7 @@ class WatchedGraph(OxigraphGraph):
 
 
 def begin(style: Any = "agentbench", max_turns: int = 9) -> KGEpisode:
-    session = Session(WatchedGraph(TRIPLES), ONTOLOGY, RECORD.entities)
+    session = Session(WatchedGraph(make_store(TRIPLES)), ONTOLOGY, RECORD.entities)
     opening = prompts.opening(RECORD, style, max_turns, strict=False, one_shot=False)
     return KGEpisode(RECORD, session, opening, style, max_turns)
 
@@ -293,8 +293,12 @@ async def test_an_unreachable_endpoint_is_an_infrastructure_error() -> None:
     await task.close()
 
 
-async def test_samples_are_as_many_as_configured_and_graphs_are_kept() -> None:
+async def test_samples_are_as_many_as_configured_and_stores_are_shared() -> None:
     task = KnowledgeGraphTask(TaskConfig(train_samples=5, dev_samples=3, std_samples=2))
     assert [len(task.samples(split)) for split in ("train", "dev", "std")] == [5, 3, 2]
     sample = task.samples("train")[4]
-    assert task.triples(sample) is task.triples(sample)
+    first, second = [(await task.start(sample, seed)).session.graph for seed in (0, 1)]
+    assert isinstance(first, OxigraphGraph) and isinstance(second, OxigraphGraph)
+    assert first._store is second._store is not None
+    await first.close()
+    assert await second.select("SELECT (COUNT(*) AS ?n) WHERE { ?s ?p ?o }") != ["0"]

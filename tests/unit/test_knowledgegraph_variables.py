@@ -8,7 +8,7 @@ import pytest
 
 from agentrl.tasks.knowledgegraph.backend import Text, TooCostly, Triple
 from agentrl.tasks.knowledgegraph.ontology import Ontology
-from agentrl.tasks.knowledgegraph.oxigraph import OxigraphGraph
+from agentrl.tasks.knowledgegraph.oxigraph import OxigraphGraph, make_store
 from agentrl.tasks.knowledgegraph.variables import Refused, Session
 
 ONTOLOGY = Ontology(
@@ -38,7 +38,7 @@ TRIPLES: tuple[Triple, ...] = (
 
 
 def session(strict: bool = False) -> Session:
-    return Session(OxigraphGraph(TRIPLES), ONTOLOGY, ENTITIES, strict)
+    return Session(OxigraphGraph(make_store(TRIPLES)), ONTOLOGY, ENTITIES, strict)
 
 
 async def test_relations_are_those_of_the_ontology_in_alphabetical_order() -> None:
@@ -187,7 +187,7 @@ async def test_a_program_is_asked_about_once() -> None:
             asked.append(query)
             return await super().select(query)
 
-    tools = Session(Counting(TRIPLES), ONTOLOGY, ENTITIES)
+    tools = Session(Counting(make_store(TRIPLES)), ONTOLOGY, ENTITIES)
     await tools.get_relations("Ann Lee")
     await tools.get_neighbors("Ann Lee", "person.friend")
     await tools.get_neighbors("m.ann", "person.home")

@@ -8,7 +8,7 @@ observation and a count (`invalid_calls`), an endpoint that cannot be asked an i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar
@@ -33,9 +33,6 @@ from agentrl.tasks.knowledgegraph.records import (
 from agentrl.tasks.knowledgegraph.scoring import f1, same_set
 from agentrl.tasks.knowledgegraph.surroundings import Richness, surround
 from agentrl.tasks.knowledgegraph.variables import Refused, Session
-
-GRAPHS_KEPT = 64
-"""Graphs of samples that stay made; those of a group play the same one."""
 
 
 def _tool(name: str, description: str, **parameters: str) -> ToolSpec:
@@ -158,7 +155,6 @@ class KnowledgeGraphTask(Task):
         self.options = read_options(config.options)
         self.official = config.source == "official"
         self._records: dict[str, tuple[Record, ...]] = {}
-        self.triples: Callable[[Sample], tuple[Triple, ...]] = lru_cache(GRAPHS_KEPT)(self._triples)
         if self.official:
             self.folder = official_folder(data_root)
             strict, self.everything = read_ontology(self.folder / "ontology")
@@ -212,7 +208,7 @@ class KnowledgeGraphTask(Task):
             self._records[split] = read_records(self.folder / OFFICIAL_FILES[split])
         return self._records[split]
 
-    def _triples(self, sample: Sample) -> tuple[Triple, ...]:
+    def triples(self, sample: Sample) -> tuple[Triple, ...]:
         """The sample's graph, the same for every episode."""
         if not self.official:
             return generator.triples(

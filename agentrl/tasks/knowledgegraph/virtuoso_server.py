@@ -106,7 +106,7 @@ def _start(server: str, folder: Path, seconds: int) -> tuple[subprocess.Popen[st
         settings = _SETTINGS.format(folder=folder, sql=sql, http=http, seconds=seconds)
         (folder / "v.ini").write_text(settings, encoding="utf-8")
         process = subprocess.Popen(
-            [server, "+foreground", "+configfile", str(folder / "v.ini")],
+            [*_guard(), server, "+foreground", "+configfile", str(folder / "v.ini")],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
             errors="replace", cwd=folder,
         )  # fmt: skip
@@ -115,6 +115,12 @@ def _start(server: str, folder: Path, seconds: int) -> tuple[subprocess.Popen[st
             return process, sql, http
         (folder / "v.lck").unlink(missing_ok=True)
     raise InfrastructureError(f"{server} did not start: {said[-500:]}")
+
+
+def _guard() -> list[str]:
+    """Ends the server with the thread that started it, even where that one is killed."""
+    guard = shutil.which("setpriv")
+    return [guard, "--pdeathsig", "KILL"] if guard else []
 
 
 def _wait(process: subprocess.Popen[str]) -> str:
