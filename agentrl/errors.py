@@ -13,6 +13,13 @@ class ConfigError(AgentRLError):
     """A configuration that cannot be used: names the key, the value and the fix."""
 
 
+class UnavailableError(AgentRLError):
+    """Something that a task needs cannot exist on this machine: says what is missing and how to get it.
+
+    What needs the task may leave it out, visibly; nothing falls back silently (invariant 13).
+    """
+
+
 class DataError(AgentRLError):
     """A malformed game, record or file: names the file (and line) and what is wrong with it."""
 

@@ -12,6 +12,7 @@ from agentrl.tasks.base import Task
 TASKS = {
     "alfworld": "agentrl.tasks.alfworld.task:AlfworldTask",
     "dbbench": "agentrl.tasks.dbbench.task:DBBenchTask",
+    "os_interaction": "agentrl.tasks.os_interaction.task:OSTask",
     "webshop": "agentrl.tasks.webshop.task:WebShopTask",
     "knowledgegraph": "agentrl.tasks.knowledgegraph.task:KnowledgeGraphTask",
 }
