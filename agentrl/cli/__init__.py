@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from agentrl import __version__
-from agentrl.cli import experiments, notebooks, policies, settings
+from agentrl.cli import experiments, notebooks, play, policies, settings
 from agentrl.errors import AgentRLError
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
@@ -41,6 +41,8 @@ def version() -> None:
     print(__version__)
 
 
+app.command()(play.tasks)
+app.command()(play.play)
 app.command("warm-start")(policies.warm_start)
 app.command()(experiments.train)
 app.command()(experiments.evaluate)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import os
 import re
 from pathlib import Path
@@ -248,6 +249,12 @@ def test_official_games_are_indexed_in_file_order_and_played(official: Path) -> 
     while not step.done:
         step = asyncio.run(episode.step(expert.act(step.messages)))
     assert step.reward == 1.0
+
+
+def test_games_in_the_data_root_need_no_setting(official: Path) -> None:
+    shutil.move(official / "games" / "json_2.1.1", official / "alfworld")
+    one = AlfworldTask(TaskConfig(source="official"), official)
+    assert goal_of(one.game(one.samples("std")[3])).type == "pick_clean_then_place"
 
 
 def test_official_samples_keep_their_index_under_a_filter(official: Path) -> None:

@@ -29,6 +29,8 @@ from agentrl.tasks.base import Sample, SampleRange, Task, ToolEpisode, ToolResul
 
 INDEX_FILES = {"train": "train_valid.json", "dev": "dev.json", "std": "new_std.json"}
 """Split -> AgentBench's index of official games, below `data_root/alfworld`."""
+RELEASE = "json_2.1.1"
+"""ALFWorld's folder of games; paths in the index files start with it."""
 
 TAKE_ACTION = ToolSpec(
     TOOL,
@@ -53,7 +55,9 @@ class Options(BaseModel):
     admissible: bool | None = Field(
         None, description="list the possible commands; none: as the prompt style does"
     )
-    games_root: Path | None = Field(None, description="folder that holds json_2.1.1")
+    games_root: Path | None = Field(
+        None, description="folder that holds json_2.1.1; null: alfworld in the data_root"
+    )
     types: tuple[TaskType, ...] = Field(TYPES, min_length=1)
     seed: int = Field(0, ge=0, description="of the generated games")
 
@@ -92,7 +96,7 @@ class AlfworldTask(Task):
         self.game = lru_cache(maxsize=512)(self._game)
         if config.source == "official":
             self.level = "official"
-            self.games_root = _folder(self.options.games_root)
+            self.games_root = _folder(self.options.games_root, data_root)
             self.paths = {split: _read_index(data_root, split) for split in INDEX_FILES}
         else:
             self.level = config.level
@@ -142,11 +146,16 @@ def _options(settings: dict[str, Any]) -> Options:
         ) from None
 
 
-def _folder(path: Path | None) -> Path:
+def _folder(path: Path | None, data_root: Path | None) -> Path:
+    """Where json_2.1.1 lies, the release with all games."""
     key = "config key 'tasks.alfworld.options.games_root'"
     hint = "give the folder that holds json_2.1.1, or set source to 'generated'"
+    if path is None and data_root is not None and (data_root / "alfworld" / RELEASE).is_dir():
+        return data_root / "alfworld"
     if path is None:
-        raise ConfigError(f"{key}: not set, but source is 'official'; {hint}")
+        raise ConfigError(
+            f"{key}: not set, but source is 'official'; `agentrl data get alfworld` fetches the games, or {hint}"
+        )
     if not path.is_dir():
         raise ConfigError(f"{key}: {path} is not a folder; {hint}")
     return path
