@@ -2,7 +2,7 @@
 # (pathlib for a few calls would only slow down what is forked a lot)
 """The helper process of the namespace sandboxes: makes them, starts programs in them, ends them.
 
-    python -I -m agentrl.sandbox.launcher    (with a SOCK_SEQPACKET socket as standard input)
+    main()    (with a SOCK_SEQPACKET socket as standard input)
 
 Every request is one JSON message with file descriptors; so is every answer (`id`) and every notice of an exit
 (`exit`). The process is single-threaded, so that `fork` is safe, and small, so that it is quick.
@@ -24,6 +24,7 @@ import resource
 import select
 import signal
 import socket
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
@@ -42,6 +43,7 @@ KEPT_CAPABILITIES = {0, 1, 3, 4, 5, 6, 7, 10}
 """CHOWN, DAC_OVERRIDE, FOWNER, FSETID, KILL, SETGID, SETUID, NET_BIND_SERVICE."""
 HOST_NAME = "sandbox"
 FILES_SECONDS = 60
+KILL_TRIES, KILL_SECONDS = 2000, 0.005
 
 
 @dataclass
@@ -73,8 +75,6 @@ class Launcher:
         self.boxes: dict[str, Box] = {}
         self.owners: dict[int, str] = {}
         """Which sandbox each child process belongs to."""
-        self.quiet: set[int] = set()
-        """Children whose exit nobody asked for."""
 
     def begin(self, settings: dict[str, Any]) -> None:
         self.memory, self.disk = int(settings["memory"]), int(settings["disk"])
@@ -217,20 +217,27 @@ class Launcher:
         """Start a program in a sandbox. `fds`: standard output and error, or a socket for a terminal."""
         if not box.alive:
             raise OSError("the sandbox has ended")
+        return self._fork_inside(box, lambda: self._program(box, request, fds), fds[-1])
+
+    def _fork_inside(self, box: Box, work: Callable[[], NoReturn], report: Any = None) -> int:
+        """Fork a child into the sandbox's pid namespace."""
         own = os.open("/proc/self/ns/pid", os.O_RDONLY)
         try:
             linux.setns(box.pid, linux.CLONE_NEWPID)
             try:
                 child = os.fork()
                 if child == 0:
-                    _child(lambda: self._program(box, request, fds), fds[-1])
+                    _child(work, report)
             finally:
                 linux.setns(own, linux.CLONE_NEWPID)
         finally:
             os.close(own)
+        self._note(box, child)
+        return child
+
+    def _note(self, box: Box, child: int) -> None:
         box.spawned.add(child)
         self.owners[child] = box.name
-        return child
 
     def _program(self, box: Box, request: dict[str, Any], fds: list[int]) -> NoReturn:
         linux.prctl(linux.PR_SET_DUMPABLE, 0)
@@ -287,8 +294,7 @@ class Launcher:
         child = os.fork()
         if child == 0:
             _child(lambda: self._carry(box, request, fds[0]))
-        box.spawned.add(child)
-        self.owners[child] = box.name
+        self._note(box, child)
         return child
 
     def _carry(self, box: Box, request: dict[str, Any], fd: int) -> NoReturn:
@@ -318,20 +324,20 @@ class Launcher:
         if box.alive:
             os.kill(box.init, signal.SIGKILL)
 
-    def clear(self, box: Box) -> None:
-        """Kill every program of the sandbox but its process 1."""
-        own = os.open("/proc/self/ns/pid", os.O_RDONLY)
-        try:
-            linux.setns(box.pid, linux.CLONE_NEWPID)
-            try:
-                child = os.fork()
-                if child == 0:
-                    _child(lambda: _kill_all(self, box))
-            finally:
-                linux.setns(own, linux.CLONE_NEWPID)
-        finally:
-            os.close(own)
-        self.quiet.add(child)
+    def clear(self, box: Box) -> int:
+        """A child that kills every program of the sandbox but its process 1; it ends when they are gone."""
+        if not box.alive:
+            raise OSError("the sandbox has ended")
+        return self._fork_inside(box, lambda: self._kill_all(box))
+
+    def _kill_all(self, box: Box) -> NoReturn:
+        linux.prctl(linux.PR_SET_DUMPABLE, 0)
+        self.enter(box)
+        with contextlib.suppress(ProcessLookupError):
+            for _ in range(KILL_TRIES):  # a fork bomb forks meanwhile
+                os.kill(-1, signal.SIGKILL)
+                time.sleep(KILL_SECONDS)
+        os._exit(0)
 
     def reap(self) -> None:
         while True:
@@ -343,7 +349,6 @@ class Launcher:
                 return
             box = self.boxes.get(self.owners.pop(pid, ""))
             if box is None:
-                self.quiet.discard(pid)
                 continue
             if pid == box.init:
                 box.alive = False
@@ -387,9 +392,7 @@ class Launcher:
                     os.killpg(request["pid"], signal.SIGKILL)
             self.say({"id": request["id"]})
         elif operation == "clear":
-            if box.alive:
-                self.clear(box)
-            self.say({"id": request["id"]})
+            self.say({"id": request["id"], "pid": self.clear(box)})
         elif operation == "stop":
             if box.alive:
                 box.stopping.append(request["id"])
@@ -483,16 +486,6 @@ def _hear(channel: socket.socket) -> str:
     return text
 
 
-def _kill_all(launcher: Launcher, box: Box) -> NoReturn:
-    linux.prctl(linux.PR_SET_DUMPABLE, 0)
-    launcher.enter(box)
-    signal.alarm(10)
-    with contextlib.suppress(ProcessLookupError):
-        for _ in range(100):  # a fork bomb forks meanwhile
-            os.kill(-1, signal.SIGKILL)
-    os._exit(0)
-
-
 def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C at a terminal is for the owner
     channel = socket.socket(fileno=os.dup(0))
@@ -509,7 +502,3 @@ def main() -> None:
         launcher.serve()
     finally:
         launcher.end()
-
-
-if __name__ == "__main__":
-    main()

@@ -17,6 +17,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from agentrl.errors import InfrastructureError, UnavailableError
@@ -43,6 +44,11 @@ from agentrl.sandbox.files import (
 from agentrl.sandbox.stream import FdStream, collect, ready, rest
 from agentrl.sandbox.trees import BASE, COUNT, Tree
 
+_LAUNCH = (
+    f"import sys; sys.path.insert(0, {str(Path(__file__).parents[2])!r}); "
+    "from agentrl.sandbox.launcher import main; main()"
+)
+"""Isolated from the user's Python settings, and yet this very package."""
 MESSAGE = 1 << 16
 ANSWER_SECONDS = 60.0
 LAUNCH_SECONDS = 20.0
@@ -365,14 +371,14 @@ class NamespaceSandbox:
         return bytes(data)
 
     async def clear(self) -> None:
-        await self._quietly("clear")
+        try:
+            await (await self.client.start("clear", (), box=self.name))
+        except OSError as error:
+            raise BrokenSandbox(str(error)) from None
 
     async def stop(self) -> None:
-        await self._quietly("stop")
-
-    async def _quietly(self, operation: str) -> None:
         try:
-            await self.client.ask(operation, box=self.name)
+            await self.client.ask("stop", box=self.name)
         except OSError as error:
             raise BrokenSandbox(str(error)) from None
 
@@ -388,7 +394,7 @@ class NamespaceSandbox:
 
 def _start_launcher(channel: socket.socket) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        [sys.executable, "-I", "-m", "agentrl.sandbox.launcher"],
+        [sys.executable, "-I", "-c", _LAUNCH],
         stdin=channel.fileno(),
         stdout=subprocess.DEVNULL,
         env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"},

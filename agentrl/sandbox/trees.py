@@ -22,6 +22,8 @@ from agentrl.errors import UnavailableError
 
 BASE, COUNT = 100_000, 65_536
 """Where root makes the sandboxes: their ids 0 to COUNT-1 are BASE and up outside."""
+RECIPE = 2
+"""Changes when a tree is made otherwise."""
 SUITE = "bookworm"
 PACKAGES = (
     "procps", "psmisc", "sudo", "python3-minimal", "file", "bc", "tree", "zip", "unzip", "bzip2", "xz-utils",
@@ -49,7 +51,7 @@ class Tree:
 
 
 def debian_folder(cache: Path) -> Path:
-    recipe = json.dumps([SUITE, sorted(PACKAGES), HOSTS, BASE])
+    recipe = json.dumps([RECIPE, SUITE, sorted(PACKAGES), HOSTS, BASE])
     return cache / f"debian-{hashlib.blake2b(recipe.encode(), digest_size=6).hexdigest()}"
 
 
@@ -94,7 +96,6 @@ def _make_debian(debootstrap: str, folder: Path) -> None:
         for pattern in (
             "var/cache/apt/archives/*.deb",
             "var/lib/apt/lists/*",
-            "var/log/*",
             "dev/*",
         ):
             for path in work.glob(pattern):

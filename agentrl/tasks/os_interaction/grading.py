@@ -9,6 +9,7 @@ script that looks at the wrong thing; generated problems have no scripts.
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
@@ -18,6 +19,7 @@ from agentrl.sandbox.files import Entry, File, TooLarge, names_in
 from agentrl.tasks.os_interaction.records import Matcher, Record, Script, Wanted
 
 CHECK_SECONDS = 30.0
+SETTLE_SECONDS, SETTLE_TRIES = 0.2, 20
 SYSTEM_FOLDERS = ("/usr/bin/", "/usr/sbin/", "/usr/lib", "/bin/", "/sbin/", "/lib", "/etc/alternatives/",
                   "/etc/ld.so", "/etc/profile", "/etc/bash.bashrc")  # fmt: skip
 CHECK_PATH = "/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/sbin:/usr/local/bin"
@@ -166,6 +168,8 @@ async def find_truth(record: Record, sandbox: Sandbox) -> str | None:
     in_place = counts_programs(script) or await sandbox.count() > 0
     place = sandbox if in_place else await sandbox.copy()
     try:
+        if in_place:
+            await _settle(sandbox)
         ran = await place.run(script.code, timeout=CHECK_SECONDS, language=script.language)
     finally:
         if place is not sandbox:
@@ -174,6 +178,17 @@ async def find_truth(record: Record, sandbox: Sandbox) -> str | None:
         why = "took too long" if ran.status is None else f"failed: {ran.errors.strip()[-200:]}"
         raise InfrastructureError(f"the example of the record {why}")
     return ran.output
+
+
+async def _settle(sandbox: Sandbox) -> None:
+    """Wait, not for long, until what an init script left in the background has started."""
+    before = await sandbox.count()
+    for _ in range(SETTLE_TRIES):
+        await asyncio.sleep(SETTLE_SECONDS)
+        now = await sandbox.count()
+        if now == before:
+            return
+        before = now
 
 
 def counts_programs(script: Script) -> bool:
