@@ -12,7 +12,7 @@ from agentrl.hosting.network.settings import ControllerSettings, WorkerSettings
 from agentrl.hosting.network.worker_process import NetworkWorker
 
 TRANSPORTS = ("http", "grpc")
-PATIENCE = 120.0
+PATIENCE = 600.0
 """Seconds after which what a test waits for counts as never coming; machines may be busy."""
 
 

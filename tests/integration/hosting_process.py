@@ -1,0 +1,52 @@
+"""A controller or a worker of the quiz as a process of its own: `hosting_process.py ROLE SETTINGS`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import sys
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+TESTS = Path(__file__).parents[1]
+
+
+@asynccontextmanager
+async def process(role, prefix=(), **settings):
+    """Starts one, waits for its first line of output; kills it at the end if it lives still."""
+    command = [*prefix, sys.executable, __file__, role, json.dumps(settings)]
+    child = await asyncio.create_subprocess_exec(
+        *command,
+        stdout=asyncio.subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(TESTS), "OMP_NUM_THREADS": "1"},
+    )
+    try:
+        async with asyncio.timeout(300):
+            child.said = (await child.stdout.readline()).decode()
+        assert child.said, f"{role} ended with status {await child.wait()}"
+        yield child
+    finally:
+        if child.returncode is None:
+            child.kill()
+        await child.wait()
+
+
+def main(role, text):
+    from interop.quiz import QuizTask
+
+    from agentrl.hosting.network.controller import run_controller
+    from agentrl.hosting.network.settings import ControllerSettings, WorkerSettings
+    from agentrl.hosting.network.worker_process import run_worker
+
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr)
+    settings = json.loads(text)
+    if role == "controller":
+        asyncio.run(run_controller(ControllerSettings(**settings)))
+    else:
+        asyncio.run(run_worker(QuizTask, "std", WorkerSettings(**settings), 0))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
