@@ -145,7 +145,7 @@ async def test_a_controller_that_was_killed(transport, tmp_path):
     async with NetworkWorker(task, "std", one) as worker, Raw(f"{url}/api") as raw:
         async with process("controller", **settings) as first:
             async with asyncio.timeout(PATIENCE):
-                while (await raw.get("get_indices", name="quiz-std"))[0] != 200:
+                while (await raw.get("get_indices", name="quiz-std"))[0] != 200:  # noqa: ASYNC110
                     await asyncio.sleep(0.1)
             sessions = [(await raw.start(3))[0] for _ in range(5)]
             first.send_signal(signal.SIGKILL)
