@@ -29,7 +29,7 @@ asyncio.run(main())
 """
 
 
-@pytest.mark.parametrize("task", ["alfworld", "dbbench", "knowledgegraph"])
+@pytest.mark.parametrize("task", ["alfworld", "dbbench", "knowledgegraph", "webshop"])
 def test_experts_say_the_same_under_every_hash_seed(task: str) -> None:
     told = set()
     for seed in ("0", "1", "2"):

@@ -51,7 +51,7 @@ def test_a_visit_from_the_first_page_to_the_reward(task: WebShopTask) -> None:
     page = follow(task, described, "&lt; Prev")
     for value in goal.options:
         page = follow(task, page, value.capitalize())
-        assert f'chosen" href' in page  # noqa: F541
+        assert 'chosen" href' in page
     assert "instruction was written for" not in page
     page = follow(task, page, "Buy Now")
     assert '<b id="reward">1.000</b>' in page and goal.asin in page

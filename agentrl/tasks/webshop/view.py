@@ -33,9 +33,10 @@ from agentrl.tasks.webshop.task import WebShopTask
 MAX_ACTIONS = 200
 _STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; margin: 0; color: #1c1e21; background: #f4f5f7 }
-main { max-width: 56rem; margin: 0 auto; padding: 1rem 1.5rem 3rem; background: #fff; min-height: 100vh }
+main { max-width: 56rem; margin: 0 auto; padding: 1rem 1.5rem 3rem; background: #fff;
+  min-height: 100vh; box-sizing: border-box }
 .task { background: #fff7df; border-left: 4px solid #e0a800; padding: .6rem 1rem; margin: 0 0 1rem }
-nav { display: flex; flex-wrap: wrap; gap: .5rem; margin: 1rem 0 }
+nav { display: flex; flex-wrap: wrap; gap: .5rem; margin: 1rem 0 } td nav { margin: 0 }
 a.button, button { background: #2456a6; color: #fff; border: 0; border-radius: 4px; padding: .35rem .8rem;
   font: inherit; text-decoration: none; cursor: pointer }
 a.quiet { background: #e4e7ec; color: #1c1e21 } a.chosen { outline: 3px solid #e0a800 }
