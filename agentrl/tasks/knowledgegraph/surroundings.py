@@ -102,6 +102,7 @@ class _Builder:
         """Relations that the solution reads at all instances of a type."""
         self.typed_by_hand: set[str] = set()
         self.sets: list[list[str]] = []
+        """Of the solution, roots included."""
         self.used = {*record.entities.values(), *record.answers}
         self.solution: dict[str, dict[str, None]] = {}
         """Type -> predicates of the solution that its instances have."""
@@ -144,6 +145,8 @@ class _Builder:
                     self.triples[node, attribute, value] = None
                     self.read.add((node, attribute))
                 self._solve(of, self._shuffled([*targets, *losers]))
+                domain = self.ontology.attributes.get(attribute, (TOPIC, kind))[0]
+                self.solution.setdefault(domain, {})[attribute] = None
                 self._dull_attributes(losers, targets, attribute)
             case Join(of, relation):
                 self._lead(of, relation, targets)
@@ -177,7 +180,9 @@ class _Builder:
         for place, target in enumerate(targets):
             chosen = sources[place] if place < len(sources) else self.random.choice(sources)
             self.triples[chosen, relation, target] = None
-        if not isinstance(of, (Entity, Instances)):
+        if isinstance(of, (Entity, Instances)):
+            self.sets.append(sources)
+        else:
             self._solve(of, sources)
 
     def _with_strangers(self, targets: list[str]) -> list[str]:
@@ -209,7 +214,6 @@ class _Builder:
 
     def _surround(self) -> None:
         known = list(dict.fromkeys(node for nodes in self.sets for node in nodes[:MEMBERS]))
-        known += [node for node in self.types if node not in known and self._is_source(node)]
         for node in known:
             self._extend(node)
         if self.richness.deeper:
@@ -219,9 +223,6 @@ class _Builder:
             back = self.ontology.inverse.get(predicate)
             if back is not None and back in self.ontology.relations and isinstance(thing, str):
                 self._invent(thing, back, subject)
-
-    def _is_source(self, node: str) -> bool:
-        return any(node == reader for reader, _ in self.read)
 
     def _extend(self, node: str) -> None:
         for kind in dict.fromkeys([*self.types[node], TOPIC]):
