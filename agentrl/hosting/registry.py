@@ -19,6 +19,8 @@ class Reply:
     finished: bool = False
     """The session has ended there: nothing is left to give back."""
     status: str = "running"
+    detail: str = ""
+    """Of an end that is a failure: what went wrong there."""
 
 
 class Link(Protocol):

@@ -121,7 +121,7 @@ class Router:
                     raise HostingError(f"session {session.id} was cancelled while it started")
                 cause = ""
                 if reply.finished:
-                    cause, detail, over = reply.status, "", True
+                    cause, detail, over = reply.status, reply.detail, True
                 return session.id, reply.payload
             except (Full, WorkerLost) as error:
                 cause, detail, over = error.cause, str(error), isinstance(error, Full)
@@ -159,7 +159,7 @@ class Router:
                 observer.turned(session)
             cause = ""
             if reply.finished:
-                cause, detail, over = reply.status, "", True
+                cause, detail, over = reply.status, reply.detail, True
             return reply.payload
         except Refused:
             cause = ""

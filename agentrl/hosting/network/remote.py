@@ -77,7 +77,7 @@ class RemoteController:
         if answer["finish"]:
             raise InfrastructureError(
                 f"task {sample.task!r}, sample {sample.split}/{sample.index}: start failed: the "
-                f"worker ended it with status {answer['status_detail']!r}"
+                f"worker ended it with status {answer['status_detail']!r}: {answer.get('result', '')}"
             )
         self._live.add(session)
         messages = tuple(Message.from_openai(message) for message in answer["messages"])

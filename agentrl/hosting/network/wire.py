@@ -188,7 +188,9 @@ def client_reply(body: bytes) -> Reply:
     }
     if answer.result is not None:
         payload["result"] = answer.result
-    return Reply(payload, finished, str(status) if finished else str(Status.RUNNING))
+    failed = status in (Status.TASK_ERROR, Status.CANCELLED) and answer.result is not None
+    detail = str(answer.result)[:300] if failed else ""
+    return Reply(payload, finished, str(status if finished else Status.RUNNING), detail)
 
 
 def environment_reply(
@@ -197,8 +199,12 @@ def environment_reply(
     status: Status,
     reward: float = 0.0,
     metrics: Mapping[str, float] | None = None,
+    result: str | None = None,
 ) -> Json:
-    """What a worker answers; on the last step a `score` is the reward where the task gave none."""
+    """What a worker answers; on the last step a `score` is the reward where the task gave none.
+
+    `result`, which the real worker leaves out, says what failed.
+    """
     metric: Json = dict(metrics or {})
     if status not in (Status.RUNNING, Status.TASK_ERROR, Status.CANCELLED):
         metric.setdefault("score", reward)
@@ -209,6 +215,7 @@ def environment_reply(
         "finish": status != Status.RUNNING,
         "reward": reward,
         "metric": metric,
+        **({} if result is None else {"result": result}),
     }
 
 

@@ -212,9 +212,10 @@ class TaskWorker:
         if not cancelled:
             log.warning("session failed: %s", outcome, extra={"session": id_, "task": self.name})
             await self._close(id_, live)
-        return wire.environment_reply(
-            [], self._tools, Status.CANCELLED if cancelled else Status.TASK_ERROR
-        )
+            return wire.environment_reply(
+                [], self._tools, Status.TASK_ERROR, result=str(outcome)[:1000]
+            )
+        return wire.environment_reply([], self._tools, Status.CANCELLED)
 
     # Ends
 
