@@ -177,7 +177,9 @@ class TrainingConfig(Section):
     start: str = Field("warm-start", description="the policy RL starts from: base or a clone")
     steps: NonNegativeInt = Field(60, description="steps, each on fresh episodes")
     groups_per_task: PositiveInt | dict[str, PositiveInt] = Field(
-        8, description="samples of each task a step; a mapping gives each task its own number"
+        8,
+        description="samples of each task a step; a mapping gives tasks numbers of their own, and 8 "
+        "to those that it does not name",
     )
     group_size: int = Field(8, ge=2, description="episodes of one sample a step")
     learning_rate: PositiveFloat = Field(6.0e-4, description="AdamW's")
@@ -201,6 +203,12 @@ class TrainingConfig(Section):
     snapshot_every: PositiveInt = Field(10, description="steps; what a kill can cost")
     keep_snapshots: PositiveInt = Field(2, description="the newest ones")
     threads: PositiveInt = Field(1, description="of the learner's process")
+
+    def groups_of(self, task: str) -> int:
+        """Groups of `task` in every step."""
+        if isinstance(self.groups_per_task, int):
+            return self.groups_per_task
+        return self.groups_per_task.get(task, 8)
 
 
 class CrossPolicyConfig(Section):
@@ -299,10 +307,6 @@ class Config(Section):
             raise ValueError(
                 f"policy.heads: {self.policy.heads} must divide hidden_size {self.policy.hidden_size}"
             )
-        if isinstance(groups := self.training.groups_per_task, dict):
-            for name in self.tasks:
-                if name not in groups:
-                    raise ValueError(f"training.groups_per_task: has no number for task {name!r}")
         if self.clones:
             self._check_clones()
         return self

@@ -101,7 +101,7 @@ async def _run(
         name: task.samples(config.tasks[name].train_split)
         for name, task in controller.tasks.items()
     }
-    stream = GroupStream(samples, training.groups_per_task, seed)
+    stream = GroupStream(samples, {name: training.groups_of(name) for name in samples}, seed)
     engines = open_engines(
         policy,
         config,

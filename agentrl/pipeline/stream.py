@@ -31,7 +31,7 @@ class GroupStream:
     def __init__(
         self,
         samples: Mapping[str, Sequence[Sample]],
-        groups_per_task: int | Mapping[str, int],
+        groups_per_task: Mapping[str, int],
         seed: int,
     ) -> None:
         for task, found in samples.items():
@@ -39,10 +39,7 @@ class GroupStream:
                 raise DataError(f"task {task!r} has no samples to train on")
         self._samples = dict(samples)
         self._seed = seed
-        self._counts = {
-            task: groups_per_task if isinstance(groups_per_task, int) else groups_per_task[task]
-            for task in samples
-        }
+        self._counts = {task: groups_per_task[task] for task in samples}
         self._pattern = _interleave(self._counts)
         self.groups_per_step = len(self._pattern)
 

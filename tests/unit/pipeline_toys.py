@@ -77,7 +77,7 @@ class ToyRun:
             return completion(toy.renderer, toy.text(*divmod(session - 1, toy.group_size), turn))
 
         ranges = {name: SampleRange(name, "train", size) for name, size in self.tasks.items()}
-        stream = GroupStream(ranges, self.groups_per_task, 0)
+        stream = GroupStream(ranges, dict.fromkeys(ranges, self.groups_per_task), 0)
         self.client = FakeClient(EchoTask(max_turns=self.max_turns), before=self.before)
         config = resolve(
             {

@@ -102,7 +102,7 @@ def make(renderer, tmp_path):
         engine = TimedEngine(lambda prompt, turn, session: ids)
         client = FakeClient(before=before)
         rollouts = Rollouts(
-            stream=GroupStream({"echo": SampleRange("echo", "train", 50)}, GROUPS, 0),
+            stream=GroupStream({"echo": SampleRange("echo", "train", 50)}, {"echo": GROUPS}, 0),
             buffer=GroupBuffer(GROUPS, SIZE),
             admission=Admission(max_staleness, concurrency, steps),
             conductor=Conductor([], lockstep=False),

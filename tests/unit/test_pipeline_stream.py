@@ -13,7 +13,7 @@ from agentrl.tasks.base import SampleRange
 
 def stream(sizes: dict[str, int], groups_per_task: int = 2, seed: int = 0) -> GroupStream:
     samples = {task: SampleRange(task, "train", size) for task, size in sizes.items()}
-    return GroupStream(samples, groups_per_task, seed)
+    return GroupStream(samples, dict.fromkeys(sizes, groups_per_task), seed)
 
 
 @given(
@@ -67,4 +67,4 @@ def test_episode_seeds_differ_within_and_across_groups():
 
 def test_a_task_without_samples_is_refused_by_name():
     with pytest.raises(DataError, match="task 'b' has no samples"):
-        GroupStream({"a": SampleRange("a", "train", 1), "b": []}, 1, 0)
+        GroupStream({"a": SampleRange("a", "train", 1), "b": []}, {"a": 1, "b": 1}, 0)
