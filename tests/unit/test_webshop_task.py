@@ -228,8 +228,9 @@ def test_compact_observations_word_by_word(visit: WebShopEpisode) -> None:
         f" , next > .{end}"
     )
     item = "item b01 : Brass Lamp 20.0 . color : black , blue . size : small , large ."
-    assert click(visit, "b01").messages[0].content == f"{item} chosen : nothing .{end}"
-    assert click(visit, "blue").messages[0].content == f"{item} chosen : blue .{end}"
+    assert click(visit, "b01").messages[0].content == f"{item}{end}"
+    assert click(visit, "blue").messages[0].content == f"item b01 . chosen : blue .{end}"
+    assert click(visit, "small").messages[0].content == f"item b01 . chosen : blue , small .{end}"
     assert click(visit, "features").messages[0].content == (
         f"features : feature 1 a second one .{end}"
     )

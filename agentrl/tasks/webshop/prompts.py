@@ -107,10 +107,11 @@ def _compact(site: Site, page: Page) -> str:
     if page.kind != Kind.ITEM:
         text = " ".join(" ".join(sub_page(site, page)).split())
         return f"{page.kind} : {text[:COMPACT_LIMIT]} ."
+    head = f"item {product.asin.lower()}"
+    if page.chosen:  # the rest was told before the first choice
+        return f"{head} . chosen : {' , '.join(value for _, value in page.chosen)} ."
     options = [f"{name} : {' , '.join(values)} ." for name, values in product.options]
-    chosen = " , ".join(value for _, value in page.chosen) or "nothing"
-    head = f"item {product.asin.lower()} : {product.name} {_price(product.price_tag)} ."
-    return " ".join([head, *options, f"chosen : {chosen} ."])
+    return " ".join([f"{head} : {product.name} {_price(product.price_tag)} .", *options])
 
 
 def _price(tag: str) -> str:
