@@ -220,18 +220,21 @@ class Launcher:
         return self._fork_inside(box, lambda: self._program(box, request, fds), fds[-1])
 
     def _fork_inside(self, box: Box, work: Callable[[], NoReturn], report: Any = None) -> int:
-        """Fork a child into the sandbox's pid namespace."""
-        own = os.open("/proc/self/ns/pid", os.O_RDONLY)
-        try:
-            linux.setns(box.pid, linux.CLONE_NEWPID)
-            try:
-                child = os.fork()
-                if child == 0:
-                    _child(work, report)
-            finally:
-                linux.setns(own, linux.CLONE_NEWPID)
-        finally:
-            os.close(own)
+        """Fork a child into the sandbox's pid namespace.
+
+        Through one that enters it and leaves at once: without privileges there is no way back.
+        """
+        read, write = os.pipe()
+        between = os.fork()
+        if between == 0:
+            _child(lambda: _fork_again(box, work, report, write), report)
+        os.close(write)
+        number = os.read(read, 32)
+        os.close(read)
+        os.waitpid(between, 0)
+        if not number:
+            raise OSError("no process can be started in the sandbox")
+        child = int(number)
         self._note(box, child)
         return child
 
@@ -470,6 +473,16 @@ def _child(work: Callable[[], NoReturn], report: Any = None) -> NoReturn:
                 os.write(report, text)
     finally:
         os._exit(125)
+
+
+def _fork_again(box: Box, work: Callable[[], NoReturn], report: Any, write: int) -> NoReturn:
+    linux.setns(box.pid, linux.CLONE_NEWPID)
+    child = os.fork()
+    if child == 0:
+        os.close(write)
+        _child(work, report)
+    os.write(write, str(child).encode())
+    os._exit(0)
 
 
 def _hear(channel: socket.socket) -> str:

@@ -51,7 +51,7 @@ _LAUNCH = (
 """Isolated from the user's Python settings, and yet this very package."""
 MESSAGE = 1 << 16
 ANSWER_SECONDS = 60.0
-LAUNCH_SECONDS = 20.0
+LAUNCH_SECONDS, END_SECONDS = 20.0, 20.0
 
 
 class LauncherClient:
@@ -141,6 +141,20 @@ class LauncherClient:
                     future.set_exception(InfrastructureError("the sandbox launcher is gone"))
                     future.exception()  # nobody may be waiting for an exit
 
+    async def end(self) -> None:
+        """Close, without holding up the loop while the launcher ends its sandboxes."""
+        self._lose()
+        self.channel.close()
+        handle = os.pidfd_open(self.process.pid)
+        try:
+            async with asyncio.timeout(END_SECONDS):
+                await ready(handle)
+        except TimeoutError:
+            pass
+        finally:
+            os.close(handle)
+        self.close()
+
     def close(self) -> None:
         """The launcher ends its sandboxes when the socket closes."""
         if not self.loop.is_closed():
@@ -148,7 +162,7 @@ class LauncherClient:
         self.lost = True
         self.channel.close()
         try:
-            self.process.wait(10.0)
+            self.process.wait(END_SECONDS)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
@@ -242,8 +256,7 @@ class NamespaceProvider:
     async def close(self) -> None:
         client, self._client = self._client, None
         if client is not None:
-            await asyncio.to_thread(client.process.poll)
-            client.close()
+            await client.end()
 
 
 class NamespaceSandbox:
