@@ -8,7 +8,6 @@ compares them), does matrices of one shape in one batch, and keeps its state und
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -47,9 +46,7 @@ class Muon(Optimizer):
                     raise ValueError(f"Muon takes matrices, not shape {tuple(parameter.shape)}")
 
     @torch.no_grad()
-    def step(self, closure: Any = None) -> None:
-        if closure is not None:
-            raise ValueError("Muon takes no closure")
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
         for group in self.param_groups:
             by_shape: dict[torch.Size, list[nn.Parameter]] = {}
             for parameter in group["params"]:
@@ -92,4 +89,5 @@ def orthogonalize(matrices: Tensor) -> Tensor:
     for _ in range(STEPS):
         gram = x @ x.mT
         x = a * x + (b * gram + c * gram @ gram) @ x
-    return x.mT if tall else x
+    out: Tensor = x.mT if tall else x
+    return out
