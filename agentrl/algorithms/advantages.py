@@ -10,13 +10,14 @@ in float64 (pitfall 15), over sampled tokens only (pitfall 8).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from agentrl.config.models import AlgorithmConfig
-from agentrl.messages import Status
 
+Estimator = Literal["grpo", "dr-grpo", "rloo", "reinforce++"]
 SPREAD_FLOOR = 1.0e-4
 """Rewards closer than this are equal; no advantage is divided by less (corrected preset)."""
 FAITHFUL_EPSILON = 1.0e-6
@@ -38,24 +39,23 @@ class Advantages:
         return ~self.values.isnan()
 
 
-def training_reward(
-    status: Status, reward: float | None, incomplete_reward: float | None
-) -> float | None:
-    """The reward that training uses: `incomplete_reward`, if set, replaces that of a truncated or
-    invalid ending (paper §5.2: -0.2). A missing reward stays missing."""
-    incomplete = status.is_truncation or status.is_invalid
-    return incomplete_reward if incomplete and None not in (reward, incomplete_reward) else reward
-
-
 def group_advantages(
-    rewards: Tensor, group_ids: Tensor, *, normalize_std: bool, epsilon: float | None = None
+    rewards: Tensor,
+    group_ids: Tensor,
+    *,
+    estimator: Estimator,
+    min_size: int = 2,
+    epsilon: float | None = None,
 ) -> Advantages:
-    """GRPO: r - mean r over the group's present rewards, divided by their std if asked.
+    """The reward minus a baseline made of the group's present rewards, n of them.
+
+    `dr-grpo` and `reinforce++`: r - mean; `grpo`: that over the group's unbiased std; `rloo`: r - mean
+    of the n - 1 others, which is n / (n - 1) times r - mean.
 
     Args:
         rewards: float[N]; NaN or infinite means missing.
         group_ids: int[N].
-        normalize_std: divide by the group's unbiased std.
+        min_size: a group with fewer present rewards is dead.
         epsilon: added to the std (reference code); None floors it at `SPREAD_FLOOR` instead.
     """
     rewards = rewards.double()
@@ -69,42 +69,46 @@ def group_advantages(
     spread = _extreme_by(centred, group, groups, "amax") - _extreme_by(
         centred, group, groups, "amin"
     )
-    dead = ((size < 2) | (spread <= SPREAD_FLOOR))[group]
-    if normalize_std:
-        variance = _sum_by(centred.square(), group, groups) / (size - 1).clamp(min=1)
+    dead = ((size < max(min_size, 2)) | (spread <= SPREAD_FLOOR))[group]
+    others = (size - 1).clamp(min=1)
+    if estimator == "grpo":
+        variance = _sum_by(centred.square(), group, groups) / others
         centred = centred / _divisor(variance.sqrt(), epsilon)[group]
+    elif estimator == "rloo":
+        centred = centred * (size / others)[group]
     values = torch.where(dead, 0.0, centred)
     return Advantages(torch.where(present, values, torch.nan), dead & present)
 
 
-def task_normalize(
+def token_normalize(
     advantages: Advantages,
     tokens: Tensor,
-    task_ids: Tensor,
+    part_ids: Tensor,
     *,
     dead_in_statistics: bool,
     epsilon: float | None = None,
 ) -> Advantages:
-    """Paper Eq. 1: (A - mean) / std over all sampled token-level advantages of a task in the step.
+    """(A - mean) / std over all token-level advantages of a part of the step: paper Eq. 1 where the
+    parts are the tasks, REINFORCE++'s batch normalisation where there is one part.
 
     A trajectory's tokens share one advantage, so it counts once for each of them. Dead groups stay
     out of the statistics and at exactly 0 (pitfall 14) unless `dead_in_statistics`, which is what
-    the reference code does. A task with fewer than two counted tokens gets 0, never NaN.
+    the reference code does. A part with fewer than two counted tokens gets 0, never NaN.
 
     Args:
-        tokens: int[N], sampled tokens of each trajectory.
-        task_ids: int[N], 0 … number of tasks - 1.
+        tokens: int[N], tokens of each trajectory that enter the loss.
+        part_ids: int[N], 0 … number of parts - 1.
         epsilon: as in `group_advantages`.
     """
     counted = advantages.present if dead_in_statistics else advantages.present & ~advantages.dead
     weight = torch.where(counted, tokens.double(), 0.0)
     known = torch.where(counted, advantages.values, 0.0)
-    tasks = int(task_ids.max()) + 1 if len(task_ids) else 0
-    total = _sum_by(weight, task_ids, tasks)
-    mean = _sum_by(weight * known, task_ids, tasks) / total.clamp(min=1)
-    centred = torch.where(counted, known - mean[task_ids], 0.0)
-    variance = _sum_by(weight * centred.square(), task_ids, tasks) / (total - 1).clamp(min=1)
-    values = centred / _divisor(variance.sqrt(), epsilon)[task_ids]
+    parts = int(part_ids.max()) + 1 if len(part_ids) else 0
+    total = _sum_by(weight, part_ids, parts)
+    mean = _sum_by(weight * known, part_ids, parts) / total.clamp(min=1)
+    centred = torch.where(counted, known - mean[part_ids], 0.0)
+    variance = _sum_by(weight * centred.square(), part_ids, parts) / (total - 1).clamp(min=1)
+    values = centred / _divisor(variance.sqrt(), epsilon)[part_ids]
     return Advantages(
         torch.where(counted, values, torch.where(advantages.present, 0.0, torch.nan)),
         advantages.dead,
@@ -112,22 +116,35 @@ def task_normalize(
 
 
 def compute_advantages(
-    rewards: Tensor, group_ids: Tensor, task_ids: Tensor, tokens: Tensor, config: AlgorithmConfig
+    rewards: Tensor,
+    group_ids: Tensor,
+    task_ids: Tensor,
+    tokens: Tensor,
+    config: AlgorithmConfig,
+    *,
+    masked: Tensor | None = None,
 ) -> Advantages:
-    """The advantages of one step as `config` says; shapes [N] as above."""
+    """The advantages of one step as `config` says; shapes [N] as above.
+
+    Args:
+        tokens: sampled tokens of each trajectory; one without any has no advantage.
+        masked: bool[N], not in the loss: in its group's baseline, but not in token statistics.
+    """
     epsilon = FAITHFUL_EPSILON if config.preset == "faithful" else None
     out = group_advantages(
         torch.where(tokens > 0, rewards.double(), torch.nan),
         group_ids,
-        normalize_std=config.normalize_std,
+        estimator=config.estimator,
+        min_size=config.min_group_size,
         epsilon=epsilon,
     )
-    if config.task_normalization:
-        out = task_normalize(
+    whole_step = config.estimator == "reinforce++"
+    if config.task_normalization or whole_step:
+        out = token_normalize(
             out,
-            tokens,
-            task_ids,
-            dead_in_statistics=config.dead_groups_in_statistics,
+            tokens if masked is None else torch.where(masked, 0, tokens),
+            torch.zeros_like(task_ids) if whole_step else task_ids,
+            dead_in_statistics=config.dead_groups == "keep",
             epsilon=epsilon,
         )
     return out

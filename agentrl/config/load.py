@@ -67,7 +67,8 @@ def _explain(problem: Any) -> str:
     message = problem["msg"].removeprefix("Value error, ")
     if not where:
         return f"config: {message}"
-    shown = "" if problem["type"] == "missing" else f" (got {problem['input']!r})"
+    whole = problem["type"] == "missing" or isinstance(problem["input"], Mapping)
+    shown = "" if whole else f" (got {problem['input']!r})"
     return f"config key {where!r}: {message}{shown}"
 
 

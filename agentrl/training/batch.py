@@ -36,6 +36,12 @@ class Row:
     advantage: float = 0.0
     behaviour: np.ndarray | None = None
     """float32[T]: log-probabilities under the policy that sampled the tokens"""
+    proximal: np.ndarray | None = None
+    """float32[T]: log-probabilities under the proximal policy, where there is one"""
+    roles: np.ndarray | None = None
+    """int64[T]: which policy of the step sampled"""
+    ages: np.ndarray | None = None
+    """int64[T]: cell of `AGES`"""
     inputs: int = field(init=False)
     """Tokens the model has to read: all before the last one that is learned; 0 if none is."""
 
@@ -64,7 +70,15 @@ class MicroBatch:
     """float32[K]"""
     behaviour: Tensor
     """float32[K]"""
+    proximal: Tensor
+    """float32[K], 0 where the rows have none"""
+    row_ids: Tensor
+    """int64[K], below B"""
     task_ids: Tensor
+    """int64[K]"""
+    role_ids: Tensor
+    """int64[K]"""
+    age_ids: Tensor
     """int64[K]"""
 
     def to(self, device: torch.device) -> MicroBatch:
@@ -113,29 +127,38 @@ def collate(rows: Sequence[Row], budget: int) -> MicroBatch:
     """One micro-batch of `rows`, each with something to learn."""
     width = padded(max(row.inputs for row in rows), budget)
     input_ids = np.zeros((len(rows), width), np.int64)
-    select, targets, weights, behaviour = [], [], [], []
+    learned = [np.flatnonzero(row.weights) for row in rows]
     for place, row in enumerate(rows):
         input_ids[place, : row.inputs] = row.token_ids[: row.inputs]
-        learned = np.flatnonzero(row.weights)
-        select.append(place * width + learned - 1)  # the shift: t predicts t + 1
-        targets.append(row.token_ids[learned].astype(np.int64))
-        weights.append(row.weights[learned].astype(np.float32))
-        known = np.zeros(len(learned)) if row.behaviour is None else row.behaviour[learned]
-        behaviour.append(known.astype(np.float32))
-    counts = [len(part) for part in select]
-    count = sum(counts)
-    junk = np.zeros(-count % SELECT_MULTIPLE, np.int64)
+    # The shift: the logits at t predict t + 1.
+    select = [place * width + where - 1 for place, where in enumerate(learned)]
+    counts = [len(where) for where in learned]
+    junk = np.zeros(-sum(counts) % SELECT_MULTIPLE, np.int64)
+
+    def gather(name: str, kind: type) -> Tensor:
+        """A column of the learned tokens of all rows; 0 for a row that lacks it."""
+        parts = [
+            np.zeros(len(where)) if (column := getattr(row, name)) is None else column[where]
+            for row, where in zip(rows, learned, strict=True)
+        ]
+        return torch.from_numpy(np.concatenate(parts).astype(kind))
+
+    def repeat(values: Sequence[float], kind: type) -> Tensor:
+        return torch.from_numpy(np.repeat(values, counts).astype(kind))
+
     return MicroBatch(
         input_ids=torch.from_numpy(input_ids),
         select=torch.from_numpy(np.concatenate([*select, junk])),
-        targets=torch.from_numpy(np.concatenate([*targets, junk])),
-        count=count,
-        weights=torch.from_numpy(np.concatenate(weights)),
-        advantages=torch.from_numpy(
-            np.repeat([row.advantage for row in rows], counts).astype(np.float32)
-        ),
-        behaviour=torch.from_numpy(np.concatenate(behaviour)),
-        task_ids=torch.from_numpy(np.repeat([row.task for row in rows], counts).astype(np.int64)),
+        targets=torch.cat([gather("token_ids", np.int64), torch.from_numpy(junk)]),
+        count=sum(counts),
+        weights=gather("weights", np.float32),
+        advantages=repeat([row.advantage for row in rows], np.float32),
+        behaviour=gather("behaviour", np.float32),
+        proximal=gather("proximal", np.float32),
+        row_ids=repeat(range(len(rows)), np.int64),
+        task_ids=repeat([row.task for row in rows], np.int64),
+        role_ids=gather("roles", np.int64),
+        age_ids=gather("ages", np.int64),
     )
 
 

@@ -11,7 +11,7 @@ not take an update at the first tokens of that version (pitfalls 22 and 26).
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,12 +20,13 @@ import numpy as np
 import torch
 from accelerate import Accelerator
 
-from agentrl.algorithms.losses import LossStatistics, policy_loss
+from agentrl.algorithms.losses import policy_loss
+from agentrl.algorithms.statistics import AGES, LossStatistics, StepStatistics
 from agentrl.config.models import Config
 from agentrl.errors import ConfigError, InfrastructureError, StateError
 from agentrl.rollout.policy import Policy, load_policy, save_policy
 from agentrl.rollout.trajectory import Trajectory
-from agentrl.training.batch import MicroBatch, Row, micro_batches, split_minibatches
+from agentrl.training.batch import MicroBatch, Row, collate, micro_batches, pack, split_minibatches
 from agentrl.training.files import write_json
 from agentrl.training.schedule import schedule
 from agentrl.training.scorer import TokenScorer
@@ -55,6 +56,7 @@ class Learner:
     def __init__(self, policy: Policy, config: Config, seed: int, reference: Any = None) -> None:
         self.algorithm = config.algorithm
         self.training = config.training
+        self.room = config.rollout.max_total_tokens
         if config.rollout.max_total_tokens > self.training.max_tokens_per_microbatch:
             raise ConfigError(
                 "config key 'training.max_tokens_per_microbatch': "
@@ -99,12 +101,12 @@ class Learner:
     def train_step(self, trajectories: Sequence[Trajectory]) -> dict[str, float]:
         """One step of training on the trajectories of one step; any order.
 
-        Returns means over the tokens that carried a gradient (`LossStatistics.metrics`), also as
-        `<name>/<task>`; `loss` per counted token; counters of `StepBatch.counts`; `grad_norm`,
-        `learning_rate`, `optimizer_steps`, `skipped_minibatches`. A step of dead groups only
-        changes nothing but the step count (pitfall 37).
+        Returns means over the tokens that carried a gradient, of all and by task, role and age
+        (`StepStatistics.metrics`); `loss` as `algorithm.loss_mean` says; counters of
+        `StepBatch.counts`; `grad_norm`, `learning_rate`, `optimizer_steps`, `skipped_minibatches`.
+        A step of dead groups only changes nothing but the step count (pitfall 37).
         """
-        batch = prepare_step(trajectories, self.algorithm, self.training.max_tokens_per_microbatch)
+        batch = self.prepare(trajectories)
         metrics = batch.counts()
         metrics |= self._check_engine(batch)
         rate = self.training.learning_rate * schedule(
@@ -115,8 +117,11 @@ class Learner:
         )
         for group in self.optimizer.param_groups:
             group["lr"] = rate
-        statistics = LossStatistics.empty(len(batch.tasks))
-        counted, norms, skipped = 0, [], 0
+        rows = {i: batch.row(i) for i, live in enumerate(batch.live) if live}
+        if self.algorithm.proximal == "step":
+            rows = self._with_proximal(rows)
+        statistics = StepStatistics.empty(len(batch.tasks), len(batch.roles))
+        counted, norms, skipped = 0.0, [], 0
         for epoch in range(self.training.epochs):
             for part in split_minibatches(
                 [t.group_id for t in batch.trajectories],
@@ -126,51 +131,67 @@ class Learner:
                 self.step,
                 epoch,
             ):
-                tokens = sum(batch.tokens[index] for index in part)
-                rows = [batch.row(index) for index in part if batch.live[index]]
-                if not rows:
+                trained = [rows[index] for index in part if index in rows]
+                if not trained:
                     skipped += 1
                     continue
-                counted += tokens
-                statistics += self.accumulate(rows, tokens, len(batch.tasks))
+                denominator = batch.denominator(part)
+                counted += denominator
+                statistics += self.accumulate(
+                    trained, denominator, len(batch.tasks), len(batch.roles)
+                )
                 norms.append(self._optimizer_step())
         self.step += 1
         if norms:
             self._published = None
-            metrics["loss"] = statistics.loss / counted
+            metrics["loss"] = statistics.tasks.loss / counted
             metrics["grad_norm"] = sum(norms) / len(norms)
         metrics |= {
             "learning_rate": rate,
             "optimizer_steps": float(len(norms)),
             "skipped_minibatches": float(skipped),
         }
-        metrics |= statistics.metrics()
-        for number, task in enumerate(batch.tasks):
-            metrics |= {f"{k}/{task}": v for k, v in statistics.metrics(number).items()}
-        return metrics
+        return metrics | statistics.metrics(batch.tasks, batch.roles)
 
-    def accumulate(self, rows: Sequence[Row], tokens: int, tasks: int) -> LossStatistics:
-        """Add the gradient of one optimiser step's loss, Σ over `rows` / `tokens`."""
-        statistics = LossStatistics.empty(tasks)
+    def prepare(self, trajectories: Sequence[Trajectory]) -> StepBatch:
+        """What the next step would train on."""
+        return prepare_step(
+            trajectories,
+            self.algorithm,
+            budget=self.training.max_tokens_per_microbatch,
+            room=self.room,
+            version=self.step,
+        )
+
+    def accumulate(
+        self, rows: Sequence[Row], denominator: float, tasks: int, roles: int
+    ) -> StepStatistics:
+        """Add the gradient of one optimiser step's loss, Σ over `rows` / `denominator`."""
+        statistics = StepStatistics.empty(tasks, roles)
         for micro in micro_batches(rows, self.training.max_tokens_per_microbatch):
             micro = micro.to(self.accelerator.device)
             with self._autocast():
                 scores, entropy = self.scorer(
                     micro.input_ids, micro.select, micro.targets, with_entropy=True
                 )
-            loss, part = policy_loss(
+            loss, columns = policy_loss(
                 scores[: micro.count],
                 micro.behaviour,
                 micro.advantages,
-                tokens,
+                denominator,
                 self.algorithm,
-                task_ids=micro.task_ids,
-                tasks=tasks,
-                entropy=entropy[: micro.count],
+                weights=micro.weights,
+                sequence_ids=micro.row_ids,
+                proximal=micro.proximal if self.algorithm.proximal == "step" else None,
                 reference=self._reference_logprobs(micro),
+                entropy=entropy[: micro.count],
             )
             self.accelerator.backward(loss)
-            statistics += part
+            statistics += StepStatistics(
+                LossStatistics.of(columns, micro.task_ids, tasks),
+                LossStatistics.of(columns, micro.role_ids, roles),
+                LossStatistics.of(columns, micro.age_ids, len(AGES)),
+            )
         return statistics
 
     def publish(self, folder: Path, version: int) -> WeightsRef:
@@ -227,6 +248,26 @@ class Learner:
         self.optimizer.step()
         self.optimizer.zero_grad()
         return norm
+
+    @torch.no_grad()
+    def _with_proximal(self, rows: Mapping[int, Row]) -> dict[int, Row]:
+        """The rows with the log-probabilities of the present weights, those of the step's start."""
+        numbers, out = list(rows), {}
+        budget = self.training.max_tokens_per_microbatch
+        for places in pack([rows[number].inputs for number in numbers], budget):
+            some = [numbers[place] for place in places]
+            micro = collate([rows[number] for number in some], budget)
+            micro = micro.to(self.accelerator.device)
+            with self._autocast():
+                scores, _ = self.scorer(micro.input_ids, micro.select, micro.targets)
+            values = scores[: micro.count].cpu().numpy()
+            of_row = micro.row_ids.cpu().numpy()
+            for place, number in enumerate(some):
+                row = rows[number]
+                proximal = np.zeros(len(row.weights), np.float32)
+                proximal[row.weights != 0] = values[of_row == place]
+                out[number] = replace(row, proximal=proximal)
+        return out
 
     @torch.no_grad()
     def _reference_logprobs(self, micro: MicroBatch) -> torch.Tensor | None:

@@ -21,7 +21,6 @@ from agentrl.rollout.policy import Policy
 from agentrl.rollout.trajectory import Trajectory
 from agentrl.training.batch import micro_batches, split_minibatches
 from agentrl.training.learner import Learner
-from agentrl.training.step_batch import prepare_step
 
 VOCABULARY = 1300
 SHAPES = {"alfworld": (314, 81, 12), "dbbench": (56, 22, 3)}
@@ -89,7 +88,7 @@ def main():
     learner = Learner(Policy(tiny_model(), None, None, None), config, 0)
     bare = Learner(Policy(tiny_model(), None, None, None), config, 0)
     budget = config.training.max_tokens_per_microbatch
-    batch = prepare_step(step, config.algorithm, budget)
+    batch = learner.prepare(step)
     rows = [batch.row(i) for i, live in enumerate(batch.live) if live]
     tokens = sum(row.inputs for row in rows)
     parts = split_minibatches(

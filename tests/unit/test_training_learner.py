@@ -20,6 +20,7 @@ from training_toys import (
     trajectory,
 )
 
+from agentrl.config.models import AlgorithmConfig
 from agentrl.errors import ConfigError, InfrastructureError, StateError
 from agentrl.messages import Status
 from agentrl.rollout.policy import Policy
@@ -44,12 +45,18 @@ def learner_of(config=None, seed=0, model=None):
 def gradient_of(trajectories, config=None, *, denominator=None):
     """The gradient of the loss over all `trajectories` as one optimiser step."""
     learner = learner_of(config)
-    batch = prepare_step(
-        trajectories, learner.algorithm, learner.training.max_tokens_per_microbatch
-    )
-    rows = [batch.row(index) for index, live in enumerate(batch.live) if live]
-    learner.accumulate(rows, denominator or sum(batch.tokens), len(batch.tasks))
+    batch = learner.prepare(trajectories)
+    rows = {index: batch.row(index) for index, live in enumerate(batch.live) if live}
+    if learner.algorithm.proximal == "step":
+        rows = learner._with_proximal(rows)
+    denominator = denominator or batch.denominator(range(len(batch.tokens)))
+    learner.accumulate(list(rows.values()), denominator, len(batch.tasks), len(batch.roles))
     return gradients(learner.model)
+
+
+def batch_of(trajectories, budget=1024, **algorithm):
+    config = config_of(algorithm=algorithm)
+    return prepare_step(trajectories, config.algorithm, budget=budget, room=200)
 
 
 def assert_close(left, right, tolerance=1e-6):
@@ -116,34 +123,172 @@ def test_gradient_does_not_depend_on_order(model):
     assert all(torch.equal(straight[name], mixed[name]) for name in straight)
 
 
+RAW = {"task_normalization": False}
+DECOUPLED = {"proximal": "step"}
+WITH_KL = {"kl_coefficient": 0.5}
+
+
 @pytest.mark.parametrize(
-    "option",
+    ("base", "option"),
     [
-        {"task_normalization": False},
-        {"normalize_std": True, "task_normalization": False},
-        {"clip_low": 0.01, "clip_high": 0.01},
-        {"dual_clip": 1.05},
-        {"kl_coefficient": 0.5},
-        {"incomplete_reward": -0.7},
-        {"preset": "faithful"},
+        ({}, RAW),
+        (RAW, {"estimator": "grpo"}),
+        (RAW, {"estimator": "rloo"}),
+        (RAW, {"estimator": "reinforce++"}),
+        ({}, {"min_group_size": 4}),
+        ({}, {"dead_groups": "drop"}),
+        ({}, {"dead_groups": "keep"}),
+        ({}, {"incomplete_reward": -0.7}),
+        ({}, {"truncated": "mask"}),
+        ({}, {"truncated": "drop"}),
+        ({}, {"overlong_buffer": 190}),
+        ({"overlong_buffer": 190}, {"overlong_penalty": 0.3}),
+        ({}, {"clip_low": 0.01, "clip_high": 0.01}),
+        ({}, {"dual_clip": 1.05}),
+        ({}, {"ratio": "sequence"}),
+        ({}, DECOUPLED),
+        (DECOUPLED, {"importance": "token"}),
+        (DECOUPLED, {"importance": "sequence"}),
+        ({**DECOUPLED, "importance": "token"}, {"importance_cap": 1.2}),
+        ({}, {"loss_mean": "sequence"}),
+        ({}, {"loss_mean": "constant"}),
+        ({}, WITH_KL),
+        (WITH_KL, {"kl_estimator": "k1"}),
+        (WITH_KL, {"kl_estimator": "k2"}),
+        ({}, {"preset": "faithful"}),
     ],
 )
-def test_every_option_changes_the_gradient(model, option):
-    step = step_of(model, offset=0.1)
+def test_every_option_changes_the_gradient(model, base, option):
+    """Pitfall 12."""
+    step = step_of(model, offset=0.1) + dead(task="alpha")
+    step = [one for one in step if one.key != (3, 3)]  # one group has three members
     for one in step[::3]:
-        one.behaviour_logprobs = np.where(one.loss_mask, one.behaviour_logprobs - 0.4, 0).astype(
-            np.float32
-        )
+        one.behaviour_logprobs[np.flatnonzero(one.loss_mask)[::2]] -= 0.4
         if one.reward == 0:
             one.status = Status.LIMIT_REACHED
-    assert differs(gradient_of(step), gradient_of(step, config_of(algorithm=option)))
+    plain, changed = (
+        gradient_of(step, config_of(algorithm=keys)) for keys in (base, {**base, **option})
+    )
+    assert differs(plain, changed)
+
+
+def test_every_key_of_the_algorithm_is_among_the_options():
+    (mark,) = test_every_option_changes_the_gradient.pytestmark
+    tried = {key for _, option in mark.args[1] for key in option}
+    assert tried | {"ablate"} == set(AlgorithmConfig.model_fields)
+
+
+def weighed_by_hand(trajectories, advantages, weights):
+    """Σ -weight · A · log π over sampled tokens: the slope of any ratio at 1."""
+    model = tiny_model()
+    total = 0.0
+    for one, advantage, weight in zip(trajectories, advantages, weights, strict=True):
+        logits = model(torch.tensor(one.token_ids[None].astype(np.int64))).logits[0]
+        table = torch.log_softmax(logits, -1)
+        for place in np.flatnonzero(one.loss_mask):
+            share = weight[place] if np.ndim(weight) else weight
+            total = total - float(share) * advantage * table[place - 1, one.token_ids[place]]
+    total.backward()
+    return gradients(model)
+
+
+def two_groups(model, **options):
+    return [
+        trajectory(SPANS[(g + m) % 4], float(m == 0), group=g, member=m, model=model, **options)
+        for g in range(2)
+        for m in range(3)
+    ]
+
+
+ADVANTAGES = [2 / 3, -1 / 3, -1 / 3] * 2
+
+
+@pytest.mark.parametrize("mean", ["token", "sequence", "constant"])
+def test_what_weighs_the_same_in_a_step(model, mean):
+    step = two_groups(model)
+    config = config_of(algorithm={**RAW, "loss_mean": mean})
+    lengths = [one.sampled for one in step]
+    share = {
+        "token": [1 / sum(lengths)] * 6,
+        "sequence": [1 / (6 * n) for n in lengths],
+        "constant": [1 / (6 * 200)] * 6,  # rollout.max_total_tokens of the toys
+    }[mean]
+    assert_close(gradient_of(step, config), weighed_by_hand(step, ADVANTAGES, share))
+
+
+@pytest.mark.parametrize("level", ["token", "sequence"])
+def test_decoupled_gradient_with_importance_by_hand(model, level):
+    """Tokens sampled by an older policy, 0.1 more likely under it: at the step's start the ratio to
+    the proximal policy is 1 and only the importance weight is left, e^-0.1 for each token."""
+    step = two_groups(model, offset=0.1)
+    config = config_of(algorithm={**RAW, **DECOUPLED, "importance": level, "importance_cap": None})
+    tokens = sum(one.sampled for one in step)
+    lengths = [1 if level == "token" else one.sampled for one in step]
+    share = [np.exp(-0.1 * n) / tokens for n in lengths]
+    assert_close(gradient_of(step, config), weighed_by_hand(step, ADVANTAGES, share))
+
+
+def test_the_proximal_policy_is_that_of_the_steps_start(model, monkeypatch):
+    """Also in the last minibatch, when the weights have moved on."""
+    step = step_of(model, offset=0.3, version=9)
+    learner = learner_of(config_of(algorithm=DECOUPLED, training={"minibatches": 2, "epochs": 2}))
+    seen, accumulate = [], learner.accumulate
+
+    def watched(rows, *arguments):
+        seen.append(rows)
+        return accumulate(rows, *arguments)
+
+    monkeypatch.setattr(learner, "accumulate", watched)
+    metrics = learner.train_step(step)
+    assert len(seen) == 4 and metrics["ratio_max"] > 1.0
+    for row in (row for rows in seen for row in rows):
+        learned = row.weights != 0
+        wanted = row.behaviour[learned] - 0.3
+        np.testing.assert_allclose(row.proximal[learned], wanted, atol=2e-5)
+
+
+@pytest.mark.parametrize("level", ["token", "sequence"])
+@pytest.mark.parametrize("budget", [200, 8192])
+def test_trajectories_stay_whole_in_micro_batches(model, level, budget):
+    step = step_of(model, offset=0.1)
+    keys = {"ratio": level, **DECOUPLED, "importance": level}
+    whole, cut = (
+        gradient_of(step, config_of(algorithm=keys, training={"max_tokens_per_microbatch": size}))
+        for size in (1024, budget)
+    )
+    assert_close(cut, whole)
+
+
+def test_metrics_by_role_and_by_age(model):
+    """Invariant 2: what the stale copy sampled is off by 0.4, the rest by nothing."""
+    step = step_of(model, groups=2)
+    stale_tokens = 0
+    for one in step:
+        one.roles = ("current", "stale")
+        first = one.loss_mask & (one.turn == 0)
+        one.policy_role[first] = 1
+        one.policy_version[one.loss_mask] = 9
+        one.policy_version[first] = 4
+        one.behaviour_logprobs[first] -= 0.4
+        stale_tokens += first.sum()
+    learner = learner_of(config_of(training={"minibatches": 1}))
+    learner.step = 10
+    metrics = learner.train_step(step)
+    assert metrics["logprob_gap/role/stale"] == pytest.approx(0.4, abs=1e-5)
+    assert metrics["logprob_gap/role/current"] == pytest.approx(0.0, abs=1e-5)
+    assert metrics["ratio_mean/age/1"] == pytest.approx(1.0, abs=1e-5)
+    assert metrics["ratio_mean/age/5-8"] == pytest.approx(np.exp(0.4), abs=1e-5)
+    assert not [name for name in metrics if name.endswith(("age/0", "age/2", "age/over-16"))]
+    tokens = sum(one.sampled for one in step)
+    mean = 0.4 * stale_tokens / tokens
+    assert metrics["logprob_gap"] == pytest.approx(mean, abs=1e-5)
 
 
 def test_advantages_that_enter_the_loss_are_normalized_by_task(model):
     step = step_of(model)
     for one in step:
         one.reward *= 10 if one.task == "alpha" else 1
-    batch = prepare_step(step, config_of().algorithm, 1024)
+    batch = batch_of(step)
     for task in (0, 1):
         entering = [
             batch.row(i).advantage
@@ -189,15 +334,48 @@ def test_environment_tokens_have_no_gradient_of_their_own(model):
 def test_inserted_environment_spans_leave_advantages_alone(model):
     short = [trajectory([(5, 3)], float(m == 0), member=m) for m in range(4)]
     long = [trajectory([(5, 2), (40, 1)], float(m == 0), member=m) for m in range(4)]
-    config = config_of().algorithm
-    left, right = (prepare_step(step, config, 1024).advantages.values for step in (short, long))
+    left, right = (batch_of(step).advantages.values for step in (short, long))
     assert left.tolist() == right.tolist()
 
 
-def dead(group=99, reward=0.0):
+def dead(group=99, reward=0.0, **options):
     return [
-        trajectory(SPANS[m], reward, group=group, member=m, seed=8, version=5) for m in range(4)
+        trajectory(SPANS[m], reward, group=group, member=m, seed=8, version=5, **options)
+        for m in range(4)
     ]
+
+
+@pytest.mark.parametrize("kl", [0.0, 0.5])
+def test_dropped_dead_groups_are_as_if_they_had_not_been(model, kl):
+    """Pitfall 13, the other choice."""
+    step = step_of(model)
+    config = config_of(algorithm={"dead_groups": "drop", "kl_coefficient": kl})
+    assert_close(gradient_of(step + dead(), config), gradient_of(step, config), 0)
+    metrics = learner_of(config).train_step(step + dead())
+    assert metrics["dead_groups"] == 1
+    assert metrics["tokens"] == sum(one.sampled for one in step)
+
+
+def test_kept_dead_groups_are_trained_on_like_any_other(model):
+    """With a reference the released code gives them a KL gradient too, be their advantage 0."""
+    keys = {"dead_groups": "keep", "kl_coefficient": 0.5, "task_normalization": False}
+    metrics = learner_of(config_of(algorithm=keys)).train_step(step_of(model) + dead())
+    assert metrics["trained_trajectories"] == len(step_of()) + 4
+
+
+def test_masked_truncations_are_in_the_baseline_only(model):
+    step = step_of(model)
+    for one in step:
+        if one.member == 1:
+            one.status = Status.LIMIT_REACHED
+    batch = batch_of(step, truncated="mask", task_normalization=False)
+    plain = batch_of(step, task_normalization=False)
+    assert batch.advantages.values.tolist() == plain.advantages.values.tolist()
+    assert [n > 0 for n in batch.tokens] == [t.member != 1 for t in batch.trajectories]
+    dropped = batch_of(step, truncated="drop", task_normalization=False)
+    rest = batch_of([one for one in step if one.member != 1], task_normalization=False)
+    present = dropped.advantages.present
+    assert dropped.advantages.values[present].tolist() == rest.advantages.values.tolist()
 
 
 def test_dead_group_has_no_gradient_but_counts_in_the_denominator(model):
@@ -232,7 +410,7 @@ def test_nan_reward_is_left_out(model):
     step = [trajectory(SPANS[m % 4], float(m % 2), member=m, model=model) for m in range(8)]
     step[2].reward = float("nan")
     step[3] = replace(step[3], status=Status.CANCELLED, reward=None)
-    batch = prepare_step(step, config_of().algorithm, 1024)
+    batch = batch_of(step)
     assert batch.counts()["without_advantage"] == 2
     assert torch.isfinite(batch.advantages.values[batch.advantages.present]).all()
     assert [bool(n) for n in batch.tokens] == [m not in (2, 3) for m in range(8)]
@@ -256,7 +434,7 @@ def test_too_long_is_dropped_and_counted_but_stays_in_the_baseline(model):
     metrics = learner_of(config).train_step(step)
     assert metrics["dropped_too_long"] == 1
     assert metrics["tokens"] == sum(one.sampled for one in step[:3])
-    batch = prepare_step(step, config_of(algorithm={"task_normalization": False}).algorithm, 220)
+    batch = batch_of(step, budget=220, task_normalization=False)
     assert batch.advantages.values.tolist() == [0.5, -0.5, -0.5, 0.5]
     assert batch.live == [True, True, True, False]
 
@@ -341,9 +519,10 @@ def test_only_tokens_of_the_present_weights_are_compared(model, tmp_path):
     assert learner.train_step(current)["engine_gap"] < 1e-5
 
 
-def test_resumed_learner_is_the_unbroken_one_bit_by_bit(model, tmp_path):
+@pytest.mark.parametrize("algorithm", [{}, {"proximal": "step", "importance": "sequence"}])
+def test_resumed_learner_is_the_unbroken_one_bit_by_bit(model, tmp_path, algorithm):
     steps = [step_of(model, seed=seed, offset=0.05, version=9) for seed in range(4)]
-    config = config_of(training={"warmup_steps": 3, "autocast": "bf16"})
+    config = config_of(training={"warmup_steps": 3, "autocast": "bf16"}, algorithm=algorithm)
     unbroken = learner_of(config)
     expected = [unbroken.train_step(step) for step in steps]
     first = learner_of(config)
