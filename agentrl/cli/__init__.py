@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from agentrl import __version__
-from agentrl.cli import data, experiments, notebooks, play, policies, settings
+from agentrl.cli import data, experiments, hosting, images, notebooks, play, policies, settings
 from agentrl.errors import AgentRLError
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
@@ -47,7 +47,10 @@ app.command("warm-start")(policies.warm_start)
 app.command()(experiments.train)
 app.command()(experiments.evaluate)
 app.command()(experiments.audit)
+app.command()(hosting.controller)
+app.command()(hosting.worker)
 app.add_typer(data.app, name="data")
+app.add_typer(images.app, name="images")
 app.add_typer(settings.app, name="config")
 app.add_typer(policies.app, name="policy")
 app.add_typer(notebooks.app, name="notebook")

@@ -125,14 +125,10 @@ def _namespaces() -> None:
 
 
 def _docker() -> None:
-    import docker
-    from docker.errors import DockerException
+    from agentrl.images.daemon import connect
 
-    try:
-        with docker.from_env(timeout=5) as client:
-            client.ping()
-    except (DockerException, OSError) as error:
-        raise UnavailableError(f"no Docker daemon answers ({error}): start one") from None
+    with connect(timeout=5):
+        pass
 
 
 _HERE = "agentrl-reproducible"
