@@ -82,7 +82,10 @@ class DockerProvider:
         self._closed = False
 
     async def call(self, work: Callable[..., T], *arguments: Any, **named: Any) -> T:
-        """Run one blocking call of the SDK; its errors become ours."""
+        """Run one blocking call of the SDK; its errors become ours.
+
+        That a container is gone or does not run is the doing of what ran in it.
+        """
         loop = asyncio.get_running_loop()
         try:
             return await loop.run_in_executor(self._threads, lambda: work(*arguments, **named))
@@ -270,22 +273,26 @@ class DockerSandbox:
     ) -> tuple[str, FdStream]:
         api = self.provider.client.api
 
-        def begin() -> tuple[str, int]:
+        def begin() -> tuple[str, int, bytes]:
             created = api.exec_create(
                 self.container.id, list(argv), stdin=terminal, tty=terminal, user="root",
                 workdir=HOME, environment=dict(environment),
             )  # fmt: skip
-            reply = api.exec_start(created["Id"], tty=terminal, socket=True)
-            connection = getattr(reply, "_sock", reply)
             try:
-                return created["Id"], os.dup(connection.fileno())
+                reply = api.exec_start(created["Id"], tty=terminal, socket=True)
+            except APIError as error:  # no room for one more program, or no shell any more
+                raise BrokenSandbox(
+                    f"no program starts in the container: {error.explanation}"
+                ) from None
+            try:
+                return created["Id"], *_take_over(reply)
             finally:
                 reply.close()
 
         if self._over_disk:
             raise BrokenSandbox("its disk was full")
-        number, fd = await self.provider.call(begin)
-        return number, FdStream(fd)
+        number, fd, first = await self.provider.call(begin)
+        return number, FdStream(fd, first=first)
 
     async def _state(self, number: str) -> dict[str, Any]:
         state: dict[str, Any] = await self.provider.call(
@@ -444,6 +451,17 @@ class DockerTerminal:
 
     async def close(self) -> None:
         await self.stream.close()
+
+
+def _take_over(reply: Any) -> tuple[int, bytes]:
+    """The connection of an exec, and what of its output was already read along with the answer's head.
+
+    The SDK gives the bare socket and would lose those bytes.
+    """
+    connection = reply._sock
+    connection.setblocking(False)
+    first = reply._response.raw._fp.fp.peek(1 << 16)
+    return os.dup(connection.fileno()), bytes(first)
 
 
 class _Frames:

@@ -95,20 +95,20 @@ class Shell:
         for attempt in range(2):
             if attempt:
                 await self.sandbox.clear()
-            stream = await self.sandbox.terminal()
+            stream: Stream | None = None
             try:
+                stream = await self.sandbox.terminal()
                 await self._set_up(stream)
                 if self.user is not None:
                     await stream.write(f" exec su - {self.user}\n".encode(), START_SECONDS)
                     await self._set_up(stream)
+                self._stream = stream
+                return stream
             except (BrokenSandbox, TimeoutError):
-                await stream.close()
-                continue
-            except BaseException:
-                await stream.close()
-                raise
-            self._stream = stream
-            return stream
+                pass  # once more, without what runs there
+            finally:
+                if stream is not None and self._stream is not stream:
+                    await stream.close()
         raise BrokenSandbox("no shell starts in the sandbox any more")
 
     async def _set_up(self, stream: Stream) -> None:

@@ -17,15 +17,22 @@ class FdStream:
     open for ever.
     """
 
-    def __init__(self, fd: int, ended: asyncio.Future[int] | None = None) -> None:
+    def __init__(
+        self, fd: int, ended: asyncio.Future[int] | None = None, first: bytes = b""
+    ) -> None:
         self.fd = fd
         self._ended = ended
+        self._first = first
+        """Bytes that were read before."""
         os.set_blocking(fd, False)
 
     async def read(self, timeout: float) -> bytes:
         async with asyncio.timeout(timeout):
             # A program that writes without end must not keep the loop from everything else.
             await asyncio.sleep(0)
+            if self._first:
+                first, self._first = self._first, b""
+                return first
             while True:
                 over = self._ended is not None and self._ended.done()
                 try:

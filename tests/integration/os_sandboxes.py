@@ -75,10 +75,19 @@ def unsolved(played: dict[Sample, Step | str]) -> set[tuple[str, int]]:
 
 
 def held() -> dict[str, Any]:
-    """What this process holds of the machine."""
+    """What this process holds of the machine: its own, for others work on it too."""
+    me = os.getpid()
+    children = Path(f"/proc/self/task/{me}/children").read_text().split()
+    mounts = Path("/proc/self/mounts").read_text().splitlines()
     return {
         "files": len(os.listdir("/proc/self/fd")),  # noqa: PTH208
         "threads": threading.active_count(),
-        "mounts": Path("/proc/mounts").read_text(),
-        "groups": sorted(map(str, Path("/sys/fs/cgroup").glob("*/**/agentrl-*"))),
+        "children": len(children),
+        "mounts": [line for line in mounts if "/box" in line],
     }
+
+
+def groups_of_the_dead() -> list[str]:
+    """Control groups whose launcher is no more."""
+    found = Path("/sys/fs/cgroup").glob("*/**/agentrl-[0-9]*")
+    return [str(path) for path in found if not Path("/proc", path.name.partition("-")[2]).exists()]

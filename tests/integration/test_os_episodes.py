@@ -7,7 +7,7 @@ import asyncio
 import os
 
 import pytest
-from os_sandboxes import ROOT, debian, held, make, play_all, ready, unsolved
+from os_sandboxes import ROOT, debian, groups_of_the_dead, held, make, play_all, ready, unsolved
 
 from agentrl.config.models import TaskConfig
 from agentrl.messages import Status
@@ -50,6 +50,7 @@ async def test_the_expert_solves_what_is_generated(level: str, prompt: str, coun
     }
     await task.close()
     assert held() == before
+    assert groups_of_the_dead() == []
 
 
 async def test_noise_makes_it_unreliable_by_degrees() -> None:
@@ -147,3 +148,4 @@ async def test_32_episodes_at_once_with_cancels_leave_nothing() -> None:
             assert isinstance(result, asyncio.CancelledError) and index % 4 == 0, result
     await task.close()
     assert held() == before
+    assert groups_of_the_dead() == []

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from hostile_commands import FAMILIES, scripts
-from os_sandboxes import debian, held, make, ready
+from os_sandboxes import debian, groups_of_the_dead, held, make, ready
 
 from agentrl.messages import Status
 from agentrl.tasks.base import call_message
@@ -133,4 +133,5 @@ async def test_none_gets_out_and_each_ends_with_a_status(
     await task.close()
     host.check()
     assert held() == before
+    assert groups_of_the_dead() == []
     print(f"\n{count} hostile scripts: {dict(endings)}")

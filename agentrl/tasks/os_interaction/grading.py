@@ -14,8 +14,8 @@ import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from agentrl.errors import InfrastructureError
-from agentrl.sandbox.base import ENVIRONMENT, BrokenSandbox, Sandbox
-from agentrl.sandbox.files import Entry, File, TooLarge, names_in
+from agentrl.sandbox.base import ENVIRONMENT, Sandbox
+from agentrl.sandbox.files import Entry, File, names_in
 from agentrl.tasks.os_interaction.records import Matcher, Record, Script, Wanted
 
 CHECK_SECONDS = 30.0
@@ -78,13 +78,10 @@ def _text(entry: Entry) -> str:
     return entry.content.decode("utf-8", "replace").rstrip("\n")
 
 
-async def state_holds(record: Record, sandbox: Sandbox) -> bool:
+async def state_holds(wanted: Sequence[Wanted], sandbox: Sandbox) -> bool:
     await sandbox.stop()
-    try:
-        entries = await sandbox.get([wanted.path for wanted in record.wanted])
-    except (BrokenSandbox, TooLarge):
-        return False  # more than any solution leaves there
-    return all(holds(wanted, entries) for wanted in record.wanted)
+    entries = await sandbox.get([entry.path for entry in wanted])
+    return all(holds(entry, entries) for entry in wanted)
 
 
 async def checks_pass(
@@ -118,8 +115,6 @@ async def checks_pass(
                 return False
             parameters.append(ran.output)
         return True
-    except (BrokenSandbox, TooLarge):
-        return False
     finally:
         await copy.close()
 

@@ -17,6 +17,7 @@ from agentrl.errors import ConfigError, DataError, InfrastructureError
 from agentrl.messages import Status, ToolSpec
 from agentrl.randomness import derive
 from agentrl.sandbox.base import BrokenSandbox, Provider, Sandbox
+from agentrl.sandbox.files import TooLarge
 from agentrl.sandbox.shell import Shell
 from agentrl.tasks.base import Sample, SampleRange, Task, ToolEpisode, ToolResult
 from agentrl.tasks.os_interaction.expert import OSExpert
@@ -102,13 +103,16 @@ class OSEpisode(ToolEpisode):
             assert self._truth is not None
             return same_answer(answer, self._truth, record.matcher, record.strip)
         await self.shell.close()
-        if record.checks:
 
-            async def fresh() -> Sandbox:
-                return await self.provider.open(record.image)
+        async def fresh() -> Sandbox:
+            return await self.provider.open(record.image)
 
-            return await checks_pass(record.checks, answer, self._truth, self.sandbox, fresh)
-        return await state_holds(record, self.sandbox)
+        try:
+            if record.checks:
+                return await checks_pass(record.checks, answer, self._truth, self.sandbox, fresh)
+            return await state_holds(record.wanted, self.sandbox)
+        except (BrokenSandbox, TooLarge):
+            return False  # the agent left a machine that cannot be looked at
 
     def metrics(self, done: bool) -> dict[str, float]:
         return {
