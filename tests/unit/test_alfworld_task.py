@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-import shutil
 import os
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
