@@ -316,27 +316,34 @@ class DockerSandbox:
         try:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(timeout):
-                    while True:
-                        try:
-                            data = await stream.read(POLL_SECONDS)
-                        except TimeoutError:
-                            data = None
-                        if data:
-                            frames.feed(data)
-                            continue
-                        # At the end, or perhaps a program in the background holds the pipe.
-                        state = await self._state(number)
-                        if not state["Running"]:
-                            status = state["ExitCode"]
-                            break
-                        if data == b"":
-                            await asyncio.sleep(POLL_SECONDS / 10)
+                    status = await self._follow(number, stream, frames)
         finally:
             await stream.close()
         output, errors = (
             text.decode("utf-8", "replace") for text in (frames.output, frames.errors)
         )
         return Ran(status, output, errors)
+
+    async def _follow(self, number: str, stream: FdStream, frames: _Frames) -> int:
+        """Read until the program has exited; others that it left may hold its output open."""
+        exited: int | None = None
+        while True:
+            try:
+                data = await stream.read(POLL_SECONDS)
+            except TimeoutError:
+                if exited is not None:  # what it had written by then has been read
+                    return exited
+                data = None
+            if data:
+                frames.feed(data)
+                continue
+            if data == b"" and exited is not None:
+                return exited
+            state = await self._state(number)
+            if not state["Running"]:
+                exited = int(state["ExitCode"])
+            elif data == b"":
+                await asyncio.sleep(POLL_SECONDS / 10)
 
     async def terminal(self) -> DockerTerminal:
         number, stream = await self._execute(
@@ -429,6 +436,7 @@ class DockerTerminal:
         self.number = number
         self.stream = stream
         self._watched = 0.0
+        self._ended = False
 
     async def read(self, timeout: float) -> bytes:
         loop = asyncio.get_running_loop()
@@ -443,8 +451,9 @@ class DockerTerminal:
             try:
                 return await self.stream.read(min(left, POLL_SECONDS))
             except TimeoutError:
-                if not (await self.sandbox._state(self.number))["Running"]:
+                if self._ended:  # and nothing came since that was known
                     return b""
+                self._ended = not (await self.sandbox._state(self.number))["Running"]
 
     async def write(self, data: bytes, timeout: float) -> None:
         await self.stream.write(data, timeout)

@@ -73,8 +73,8 @@ class Launcher:
     def __init__(self, channel: socket.socket) -> None:
         self.channel = channel
         self.boxes: dict[str, Box] = {}
-        self.owners: dict[int, str] = {}
-        """Which sandbox each child process belongs to."""
+        self.owners: dict[int, tuple[str, int]] = {}
+        """Which sandbox each child process belongs to, and which request it was started for."""
 
     def begin(self, settings: dict[str, Any]) -> None:
         self.memory, self.disk = int(settings["memory"]), int(settings["disk"])
@@ -137,7 +137,7 @@ class Launcher:
         user, holder, pid, inside, handle = fds
         box = Box(name, number, user, holder, inside, pid, handle, tuple(layers))
         self.boxes[name] = box
-        self.owners[number] = name
+        self.owners[number] = name, 0
 
     def _map_ids(self, pid: int) -> None:
         line = f"0 {self.base} {self.count}\n"
@@ -217,9 +217,13 @@ class Launcher:
         """Start a program in a sandbox. `fds`: standard output and error, or a socket for a terminal."""
         if not box.alive:
             raise OSError("the sandbox has ended")
-        return self._fork_inside(box, lambda: self._program(box, request, fds), fds[-1])
+        return self._fork_inside(
+            box, request["id"], lambda: self._program(box, request, fds), fds[-1]
+        )
 
-    def _fork_inside(self, box: Box, work: Callable[[], NoReturn], report: Any = None) -> int:
+    def _fork_inside(
+        self, box: Box, request: int, work: Callable[[], NoReturn], report: Any = None
+    ) -> int:
         """Fork a child into the sandbox's pid namespace.
 
         Through one that enters it and leaves at once: without privileges there is no way back.
@@ -234,13 +238,12 @@ class Launcher:
         os.waitpid(between, 0)
         if not number:
             raise OSError("no process can be started in the sandbox")
-        child = int(number)
-        self._note(box, child)
-        return child
+        return self._note(box, int(number), request)
 
-    def _note(self, box: Box, child: int) -> None:
+    def _note(self, box: Box, child: int, request: int) -> int:
         box.spawned.add(child)
-        self.owners[child] = box.name
+        self.owners[child] = box.name, request
+        return child
 
     def _program(self, box: Box, request: dict[str, Any], fds: list[int]) -> NoReturn:
         linux.prctl(linux.PR_SET_DUMPABLE, 0)
@@ -297,8 +300,7 @@ class Launcher:
         child = os.fork()
         if child == 0:
             _child(lambda: self._carry(box, request, fds[0]))
-        self._note(box, child)
-        return child
+        return self._note(box, child, request["id"])
 
     def _carry(self, box: Box, request: dict[str, Any], fd: int) -> NoReturn:
         signal.alarm(FILES_SECONDS)
@@ -327,11 +329,11 @@ class Launcher:
         if box.alive:
             os.kill(box.init, signal.SIGKILL)
 
-    def clear(self, box: Box) -> int:
+    def clear(self, box: Box, request: int) -> int:
         """A child that kills every program of the sandbox but its process 1; it ends when they are gone."""
         if not box.alive:
             raise OSError("the sandbox has ended")
-        return self._fork_inside(box, lambda: self._kill_all(box))
+        return self._fork_inside(box, request, lambda: self._kill_all(box))
 
     def _kill_all(self, box: Box) -> NoReturn:
         linux.prctl(linux.PR_SET_DUMPABLE, 0)
@@ -350,17 +352,18 @@ class Launcher:
                 return
             if pid == 0:
                 return
-            box = self.boxes.get(self.owners.pop(pid, ""))
+            name, request = self.owners.pop(pid, ("", 0))
+            box = self.boxes.get(name)
             if box is None:
                 continue
             if pid == box.init:
                 box.alive = False
-                for request in box.stopping:
-                    self.say({"id": request})
+                for waiting in box.stopping:
+                    self.say({"id": waiting})
                 box.stopping = []
             else:
                 box.spawned.discard(pid)
-                self.say({"exit": pid, "status": os.waitstatus_to_exitcode(status)})
+                self.say({"exit": request, "status": os.waitstatus_to_exitcode(status)})
             self.finish(box)
 
     def finish(self, box: Box) -> None:
@@ -395,7 +398,7 @@ class Launcher:
                     os.killpg(request["pid"], signal.SIGKILL)
             self.say({"id": request["id"]})
         elif operation == "clear":
-            self.say({"id": request["id"], "pid": self.clear(box)})
+            self.say({"id": request["id"], "pid": self.clear(box, request["id"])})
         elif operation == "stop":
             if box.alive:
                 box.stopping.append(request["id"])

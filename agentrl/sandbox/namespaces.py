@@ -17,6 +17,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,14 @@ ANSWER_SECONDS = 60.0
 LAUNCH_SECONDS, END_SECONDS = 20.0, 20.0
 
 
+@dataclass(frozen=True, slots=True)
+class Child:
+    """A process that the launcher started; `exited` is its exit status, negative for a signal."""
+
+    pid: int
+    exited: asyncio.Future[int]
+
+
 class LauncherClient:
     """The connection to one launcher process. Lost connections fail everything that waits."""
 
@@ -72,7 +81,11 @@ class LauncherClient:
 
     async def ask(self, operation: str, fds: Sequence[int] = (), **fields: Any) -> dict[str, Any]:
         self._numbers += 1
-        number = self._numbers
+        return await self._ask(self._numbers, operation, fds, fields)
+
+    async def _ask(
+        self, number: int, operation: str, fds: Sequence[int], fields: Mapping[str, Any]
+    ) -> dict[str, Any]:
         future: asyncio.Future[dict[str, Any]] = self.loop.create_future()
         self._waiting[number] = future
         try:
@@ -88,13 +101,19 @@ class LauncherClient:
             raise OSError(answer["error"])
         return answer
 
-    async def start(self, operation: str, fds: Sequence[int], **fields: Any) -> asyncio.Future[int]:
-        """Ask for a child process; the future is its exit status."""
-        pid = (await self.ask(operation, fds, **fields))["pid"]
-        future: asyncio.Future[int] = self._exits.setdefault(pid, self.loop.create_future())
-        future.add_done_callback(lambda _: self._exits.pop(pid, None))
-        setattr(future, "pid", pid)  # noqa: B010  (asyncio's C future takes attributes)
-        return future
+    async def start(self, operation: str, fds: Sequence[int], **fields: Any) -> Child:
+        """Ask for a child process."""
+        self._numbers += 1
+        number = self._numbers
+        exited: asyncio.Future[int] = self.loop.create_future()
+        self._exits[number] = exited
+        exited.add_done_callback(lambda _: self._exits.pop(number, None))
+        try:
+            answer = await self._ask(number, operation, fds, fields)
+        except BaseException:
+            exited.cancel()
+            raise
+        return Child(answer["pid"], exited)
 
     async def _send(self, request: dict[str, Any], fds: Sequence[int]) -> None:
         data = json.dumps(request).encode()
@@ -125,8 +144,8 @@ class LauncherClient:
                 return
             answer = json.loads(data)
             if "exit" in answer:
-                exited = self._exits.setdefault(answer["exit"], self.loop.create_future())
-                if not exited.done():
+                exited = self._exits.get(answer["exit"])
+                if exited is not None and not exited.done():
                     exited.set_result(answer["status"])
             elif (waiting := self._waiting.get(answer.get("id"))) and not waiting.done():
                 waiting.set_result(answer)
@@ -281,7 +300,7 @@ class NamespaceSandbox:
         readers: list[asyncio.Task[None]] = []
         try:
             try:
-                exited = await self._spawn([end for _, end in pipes], False, argv, environment)
+                child = await self._spawn([end for _, end in pipes], False, argv, environment)
             finally:
                 for _, end in pipes:
                     os.close(end)
@@ -291,10 +310,10 @@ class NamespaceSandbox:
             ]
             status: int | None
             try:
-                status = await asyncio.wait_for(asyncio.shield(exited), timeout)
+                status = await asyncio.wait_for(asyncio.shield(child.exited), timeout)
             except TimeoutError:
-                await self.client.ask("kill", box=self.name, pid=exited.pid)  # type: ignore[attr-defined]
-                await exited
+                await self.client.ask("kill", box=self.name, pid=child.pid)
+                await child.exited
                 status = None
             for reader in readers:
                 reader.cancel()
@@ -316,7 +335,7 @@ class NamespaceSandbox:
         terminal: bool,
         argv: Sequence[str],
         environment: Mapping[str, str],
-    ) -> asyncio.Future[int]:
+    ) -> Child:
         try:
             return await self.client.start(
                 "spawn", fds, box=self.name, terminal=terminal, folder=HOME,
@@ -329,7 +348,7 @@ class NamespaceSandbox:
         ours, theirs = socket.socketpair()
         with ours:
             with theirs:
-                exited = await self._spawn(
+                child = await self._spawn(
                     [theirs.fileno()], True, ["/bin/bash", "--login", "--noediting"], ENVIRONMENT
                 )
             ours.setblocking(False)
@@ -337,20 +356,20 @@ class NamespaceSandbox:
                 text, fds = await _receive_fds(ours)
         if not fds:
             raise BrokenSandbox(f"no terminal in the sandbox: {text.decode('utf-8', 'replace')}")
-        return FdStream(fds[0], exited)
+        return FdStream(fds[0], child.exited)
 
     async def put(self, files: Sequence[File]) -> None:
         start, end = os.pipe()
         stream = FdStream(end)
         try:
             try:
-                exited = await self.client.start("put", [start], box=self.name)
+                child = await self.client.start("put", [start], box=self.name)
             finally:
                 os.close(start)
             await stream.write(pack(files), ANSWER_SECONDS)
         finally:
             await stream.close()
-        if await exited != 0:
+        if await child.exited != 0:
             raise BrokenSandbox("files could not be written: no space left, or no such folder")
 
     async def get(self, paths: Sequence[str]) -> dict[str, Entry]:
@@ -370,7 +389,7 @@ class NamespaceSandbox:
         stream, data = FdStream(start), bytearray()
         try:
             try:
-                exited = await self.client.start(operation, [end], box=self.name, **fields)
+                child = await self.client.start(operation, [end], box=self.name, **fields)
             finally:
                 os.close(end)
             while part := await stream.read(ANSWER_SECONDS):
@@ -379,13 +398,13 @@ class NamespaceSandbox:
                     raise TooLarge(f"more than {limit} bytes")
         finally:
             await stream.close()
-        if await exited != 0:
+        if await child.exited != 0:
             raise BrokenSandbox("the files of the sandbox cannot be read")
         return bytes(data)
 
     async def clear(self) -> None:
         try:
-            await (await self.client.start("clear", (), box=self.name))
+            await (await self.client.start("clear", (), box=self.name)).exited
         except OSError as error:
             raise BrokenSandbox(str(error)) from None
 

@@ -13,6 +13,7 @@ import pytest
 
 from agentrl.config.models import TaskConfig
 from agentrl.errors import InfrastructureError, UnavailableError
+from agentrl.sandbox.cgroups import PREFIX, _places
 from agentrl.sandbox.trees import debian_folder
 from agentrl.tasks.base import Sample, Step
 from agentrl.tasks.os_interaction.task import OSTask
@@ -87,7 +88,13 @@ def held() -> dict[str, Any]:
     }
 
 
+def groups() -> list[Path]:
+    """Control groups of launchers, below the group of this process."""
+    return [group for place, _, _ in _places(Path("/")) for group in place.glob(f"{PREFIX}[0-9]*")]
+
+
 def groups_of_the_dead() -> list[str]:
     """Control groups whose launcher is no more."""
-    found = Path("/sys/fs/cgroup").glob("*/**/agentrl-[0-9]*")
-    return [str(path) for path in found if not Path("/proc", path.name.partition("-")[2]).exists()]
+    return [
+        str(path) for path in groups() if not Path("/proc", path.name.removeprefix(PREFIX)).exists()
+    ]

@@ -15,9 +15,11 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from os_sandboxes import groups
 
 from agentrl.errors import InfrastructureError, UnavailableError
 from agentrl.sandbox.base import BrokenSandbox, Limits
+from agentrl.sandbox.cgroups import PREFIX
 from agentrl.sandbox.files import File, TooLarge
 from agentrl.sandbox.namespaces import NamespaceProvider, NamespaceSandbox
 from agentrl.sandbox.trees import host_tree
@@ -29,9 +31,9 @@ NAMESPACES = ("user", "mnt", "pid", "net", "ipc", "uts")
 
 def left_by(process: int) -> list[str]:
     """Everything on the host that belongs to one launcher."""
-    groups = [str(path) for path in Path("/sys/fs/cgroup").glob(f"*/**/agentrl-{process}")]
+    held = [str(path) for path in groups() if path.name == f"{PREFIX}{process}"]
     children = Path(f"/proc/{process}/task/{process}/children")
-    return groups + (children.read_text().split() if children.exists() else [])
+    return held + (children.read_text().split() if children.exists() else [])
 
 
 @pytest.fixture
@@ -232,9 +234,8 @@ async def test_cancelled_and_failed_starts_leave_nothing(provider: NamespaceProv
         with pytest.raises(asyncio.CancelledError):
             await opening
     assert provider._client is not None
-    assert len(left_by(provider._client.process.pid)) == len(
-        list(Path("/sys/fs/cgroup").glob(f"*/**/agentrl-{provider._client.process.pid}"))
-    )
+    inits = [name for name in left_by(provider._client.process.pid) if name.isdigit()]
+    assert inits == []
 
 
 async def test_a_killed_launcher_takes_its_sandboxes_along(provider: NamespaceProvider) -> None:
