@@ -22,6 +22,9 @@ LogFormat = Literal["text", "json"]
 
 Host = Annotated[str, typer.Option(help="Address to listen on.")]
 LogOption = Annotated[LogFormat, typer.Option("--log", help="Format of the log on stderr.")]
+Ca = Annotated[
+    Path | None, typer.Option(help="PEM file of whom to trust, besides the public ones.")
+]
 Certificate = Annotated[Path | None, typer.Option("--tls-certificate", help="PEM file.")]
 Key = Annotated[Path | None, typer.Option("--tls-key", help="PEM file.")]
 
@@ -40,6 +43,7 @@ def controller(
     idle: Annotated[float, typer.Option(help="Seconds without a call that end a session.")] = 900,
     silent_after: Annotated[float, typer.Option(help="Seconds without a heartbeat.")] = 20,
     lost_after: Annotated[float, typer.Option(help="Then its sessions end as failed.")] = 60,
+    ca: Ca = None,
     tls_certificate: Certificate = None,
     tls_key: Key = None,
     log_format: LogOption = "json",
@@ -62,6 +66,7 @@ def controller(
         idle=idle,
         silent_after=silent_after,
         lost_after=lost_after,
+        ca=ca,
         certificate=tls_certificate,
         private_key=tls_key,
         token=os.environ.get("AGENTRL_TOKEN") or None,
@@ -90,7 +95,7 @@ def worker(
     empty_message_renews: Annotated[
         bool, typer.Option(help="An empty message is no turn (agentrl-eval --controller-renew).")
     ] = False,
-    ca: Annotated[Path | None, typer.Option(help="Certificate of the controller to trust.")] = None,
+    ca: Ca = None,
     tls_certificate: Certificate = None,
     tls_key: Key = None,
     log_format: LogOption = "json",

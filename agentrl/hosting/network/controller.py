@@ -60,7 +60,7 @@ class NetworkController:
     def _link(self, key: str) -> WireLink | None:
         settings = self.settings
         if not key.startswith(PREFIX):
-            return HttpLink(key, settings.token, settings.max_message)
+            return HttpLink(key, settings)
         return GrpcLink(key) if settings.grpc_port is not None else None
 
 

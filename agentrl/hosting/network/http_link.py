@@ -6,6 +6,7 @@ import aiohttp
 
 from agentrl.hosting.failures import Unreachable, WorkerFailed, WorkerLost
 from agentrl.hosting.network.link import WireLink
+from agentrl.hosting.network.settings import Access, trust
 
 KEEP_ALIVE = 3.0
 """Seconds; less than uvicorn's 5, so that no call meets a connection that is being closed."""
@@ -16,17 +17,19 @@ class HttpLink(WireLink):
     ordered = False
     transport = "http"
 
-    def __init__(self, address: str, token: str | None, max_message: int) -> None:
+    def __init__(self, address: str, access: Access) -> None:
         super().__init__(address)
         self.address = address.rstrip("/")
-        self.max_message = max_message
+        self.max_message = access.max_message
         headers = {"content-type": "application/json"}
-        if token is not None:
-            headers["authorization"] = f"Bearer {token}"
+        if access.token is not None:
+            headers["authorization"] = f"Bearer {access.token}"
         self._session = aiohttp.ClientSession(
             headers=headers,
             # As many connections as calls under way; those are bounded by the worker's slots.
-            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE),
+            connector=aiohttp.TCPConnector(
+                limit=0, keepalive_timeout=KEEP_ALIVE, ssl=trust(access.ca)
+            ),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=10),
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,

@@ -20,8 +20,8 @@ from pydantic_core import from_json
 
 from agentrl.errors import InfrastructureError
 from agentrl.hosting.client import Opening
+from agentrl.hosting.network.settings import trust
 from agentrl.hosting.network.wire import tool_spec, write
-from agentrl.hosting.network.worker_http import trust
 from agentrl.messages import Message, Status
 from agentrl.tasks.base import Sample, Step
 

@@ -223,7 +223,7 @@ def _workers(app: FastAPI, service: ControllerService) -> None:
             beat.name,
             beat.concurrency,
             beat.indices,
-            lambda: HttpLink(beat.address, settings.token, settings.max_message),
+            lambda: HttpLink(beat.address, settings),
             beat.instance,
         )
         return Response(NULL, media_type=JSON)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import secrets
+import ssl
 from pathlib import Path
 from typing import Annotated, Self
 
@@ -27,6 +28,8 @@ class Access(BaseModel):
     what an address like `http://user:TOKEN@host` sends and what a browser asks for."""
     certificate: Path | None = None
     private_key: Path | None = None
+    ca: Path | None = None
+    """Certificate to trust of those that are called, besides the public ones."""
     max_message: int = Field(100 * MEBIBYTE, ge=1024)
     """Bytes of the largest message that is taken."""
 
@@ -39,9 +42,9 @@ class Access(BaseModel):
             )
         if (self.certificate is None) != (self.private_key is None):
             raise ConfigError("--tls-certificate and --tls-key: give both or none")
-        for path in (self.certificate, self.private_key):
+        for path in (self.certificate, self.private_key, self.ca):
             if path is not None and not path.is_file():
-                raise ConfigError(f"{path}: no such file; TLS needs a certificate and its key")
+                raise ConfigError(f"{path}: no such file; TLS needs the certificates and keys")
         return self
 
     def knows(self, token: str) -> bool:
@@ -83,8 +86,6 @@ class WorkerSettings(Access):
     address: str | None = None
     """How the controller reaches this worker; None: loopback and the port."""
     port: Port = 5021
-    ca: Path | None = None
-    """Certificate to trust, where the controller's is not signed by a public one."""
     concurrency: int = Field(16, ge=1)
     heartbeat: Seconds = 8
     retry: Seconds = 1
@@ -93,6 +94,11 @@ class WorkerSettings(Access):
     empty_message_renews: bool = False
     """An empty assistant message keeps the session alive and is no turn (agentrl-eval's
     `--controller-renew`); off, it is a turn like any other."""
+
+
+def trust(ca: Path | None) -> ssl.SSLContext | bool:
+    """For a client: whom to believe."""
+    return True if ca is None else ssl.create_default_context(cafile=str(ca))
 
 
 def is_loopback(host: str) -> bool:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import ssl
-from pathlib import Path
 from typing import Any
 
 import aiohttp
 
 from agentrl.hosting.network.http_link import GETS
+from agentrl.hosting.network.settings import trust
 from agentrl.hosting.network.wire import SessionOnly, read, write
 from agentrl.hosting.network.worker import TaskWorker
 
@@ -125,7 +124,3 @@ class HttpHeartbeat:
 
     async def close(self) -> None:
         await self._session.close()
-
-
-def trust(ca: Path | None) -> ssl.SSLContext | bool:
-    return True if ca is None else ssl.create_default_context(cafile=str(ca))
