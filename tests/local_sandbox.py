@@ -16,6 +16,11 @@ from agentrl.sandbox.files import Entry, File
 from agentrl.sandbox.stream import FdStream
 
 
+def _hear_interrupts() -> None:
+    # What runs in the background of a script has SIGINT ignored, and a shell cannot undo that for its children.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 class LocalSandbox:
     """`root` takes the place of `/` for files; programs see the machine as it is."""
 
@@ -53,6 +58,7 @@ class LocalSandbox:
         shell = subprocess.Popen(  # noqa: ASYNC220
             ["/usr/bin/setsid", "--ctty", "/bin/bash", "--noprofile", "--norc", "--noediting", "-i"],
             stdin=terminal, stdout=terminal, stderr=terminal, env=self._environment(), cwd=self.root,
+            preexec_fn=_hear_interrupts,
         )  # fmt: skip
         os.close(terminal)
         self.shells.append(shell)
