@@ -34,18 +34,21 @@ async def process(role, prefix=(), **settings):
 
 
 def main(role, text):
+    import uvloop
     from interop.quiz import QuizTask
 
     from agentrl.hosting.network.controller import run_controller
     from agentrl.hosting.network.settings import ControllerSettings, WorkerSettings
     from agentrl.hosting.network.worker_process import run_worker
 
-    logging.basicConfig(level=logging.INFO, stream=sys.stderr)
+    logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
     settings = json.loads(text)
     if role == "controller":
-        asyncio.run(run_controller(ControllerSettings(**settings)))
+        serving = run_controller(ControllerSettings(**settings))
     else:
-        asyncio.run(run_worker(QuizTask, "std", WorkerSettings(**settings), 0))
+        serving = run_worker(QuizTask, "std", WorkerSettings(**settings), 0)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:  # as the commands do
+        runner.run(serving)
 
 
 if __name__ == "__main__":
