@@ -33,7 +33,7 @@ from agentrl.sandbox import inside, linux, seccomp
 from agentrl.sandbox.cgroups import Cgroups
 
 MESSAGE = 1 << 16
-HANDSHAKE_SECONDS = 20.0
+HANDSHAKE_SECONDS = 60.0
 NAMESPACES = (
     linux.CLONE_NEWPID | linux.CLONE_NEWNET | linux.CLONE_NEWIPC | linux.CLONE_NEWUTS
     | linux.CLONE_NEWCGROUP

@@ -51,8 +51,8 @@ _LAUNCH = (
 )
 """Isolated from the user's Python settings, and yet this very package."""
 MESSAGE = 1 << 16
-ANSWER_SECONDS = 60.0
-LAUNCH_SECONDS, END_SECONDS = 20.0, 20.0
+ANSWER_SECONDS = 120.0
+LAUNCH_SECONDS, END_SECONDS = 60.0, 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +221,8 @@ class NamespaceProvider:
                 await sandbox.close()
             raise
         except OSError as error:
+            if parent is not None:  # its disk is full, say
+                raise BrokenSandbox(f"it cannot be copied: {error}") from None
             raise InfrastructureError(f"no sandbox could be made: {error}") from None
         return sandbox
 
@@ -363,7 +365,7 @@ class NamespaceSandbox:
         stream = FdStream(end)
         try:
             try:
-                child = await self.client.start("put", [start], box=self.name)
+                child = await self._child("put", [start])
             finally:
                 os.close(start)
             await stream.write(pack(files), ANSWER_SECONDS)
@@ -373,7 +375,10 @@ class NamespaceSandbox:
             raise BrokenSandbox("files could not be written: no space left, or no such folder")
 
     async def get(self, paths: Sequence[str]) -> dict[str, Entry]:
-        return unpack(await self._read("get", MAX_BYTES, paths=outermost(paths)))
+        wanted = outermost(paths)
+        if sum(map(len, wanted)) > MESSAGE // 4:
+            raise TooLarge(f"{len(wanted)} paths at once")
+        return unpack(await self._read("get", MAX_BYTES, paths=wanted))
 
     async def changed(self) -> tuple[str, ...]:
         names = (await self._read("changed", MAX_BYTES)).split(b"\0")[:-1]
@@ -389,7 +394,7 @@ class NamespaceSandbox:
         stream, data = FdStream(start), bytearray()
         try:
             try:
-                child = await self.client.start(operation, [end], box=self.name, **fields)
+                child = await self._child(operation, [end], **fields)
             finally:
                 os.close(end)
             while part := await stream.read(ANSWER_SECONDS):
@@ -403,8 +408,11 @@ class NamespaceSandbox:
         return bytes(data)
 
     async def clear(self) -> None:
+        await (await self._child("clear", ())).exited
+
+    async def _child(self, operation: str, fds: Sequence[int], **fields: Any) -> Child:
         try:
-            await (await self.client.start("clear", (), box=self.name)).exited
+            return await self.client.start(operation, fds, box=self.name, **fields)
         except OSError as error:
             raise BrokenSandbox(str(error)) from None
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from agentrl.sandbox.base import BrokenSandbox, Sandbox, Stream
 
-START_SECONDS = 10.0
+START_SECONDS = 30.0
 INTERRUPT_SECONDS = 3.0
 KEPT = 1 << 16
 """Bytes of a script's output that are kept, from its beginning."""

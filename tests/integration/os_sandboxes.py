@@ -47,7 +47,9 @@ async def ready(task: OSTask) -> OSTask:
 
 
 def make(options: dict[str, Any], **settings: Any) -> OSTask:
-    config = TaskConfig(**{"max_turns": 8, "options": options, **settings})
+    """A task that waits for a busy machine, unless told otherwise."""
+    patient = {"command_timeout": 900.0, "init_timeout": 900.0, **options}
+    config = TaskConfig(**{"max_turns": 8, "options": patient, **settings})
     return OSTask(config, ROOT if config.source == "official" else None)
 
 

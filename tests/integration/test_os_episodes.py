@@ -74,9 +74,7 @@ async def test_the_debian_tree_solves_the_same() -> None:
 @official
 async def test_official_records_with_their_examples() -> None:
     """Every std and dev record and every 10th of train; all of them with AGENTRL_OS_ALL=1."""
-    task = await ready(
-        make({**debian(), "init_timeout": 50.0}, source="official", prompt="agentbench")
-    )
+    task = await ready(make(debian(), source="official", prompt="agentbench"))
     every = os.environ.get("AGENTRL_OS_ALL")
     samples = [
         *task.samples("std"), *task.samples("dev"),

@@ -21,7 +21,7 @@ from agentrl.tasks.base import call_message
 from agentrl.tasks.os_interaction.task import OSTask
 
 COUNT = 500
-BOUND_SECONDS = 240.0
+BOUND_SECONDS = 1800.0
 """Far above what an episode takes on an idle machine (15 s at most): 2 scripts, 2 interrupts, a restart."""
 LIMITS = {"memory_mb": 96, "disk_mb": 32, "processes": 48, "cpus": 0.5, "command_timeout": 2.0}
 ENDINGS = {Status.COMPLETED, Status.INVALID_ACTION}
