@@ -21,7 +21,8 @@ import docker
 from agentrl.sandbox.trees import BASE
 
 IMAGE = "agentrl-test/os-default"
-START_SECONDS, STOP_SECONDS = 60.0, 60.0
+PREFIX = "agentrl-docker-"
+START_SECONDS, STOP_SECONDS = 300.0, 120.0
 
 
 def missing() -> str | None:
@@ -40,8 +41,10 @@ def private_daemon(size: str = "6g") -> Iterator[str]:
     Images and containers lie in memory, in a file system of `size` at most: quick, and no container can fill
     the disk.
     """
-    with tempfile.TemporaryDirectory(prefix="agentrl-docker-", ignore_cleanup_errors=True) as name:
+    _sweep()
+    with tempfile.TemporaryDirectory(prefix=PREFIX, ignore_cleanup_errors=True) as name:
         folder = Path(name)
+        (folder / "owner").write_text(str(os.getpid()))
         data, log = folder / "data", folder / "log"
         data.mkdir()
         subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "agentrl", data], check=True)
@@ -50,7 +53,7 @@ def private_daemon(size: str = "6g") -> Iterator[str]:
         with log.open("wb") as output:
             daemon = subprocess.Popen(
                 [
-                    "dockerd", f"--config-file={folder}/daemon.json", f"--data-root={data}",
+                    "setpriv", "--pdeathsig=TERM", "--", "dockerd", f"--config-file={folder}/daemon.json", f"--data-root={data}",
                     f"--exec-root={folder}/exec", f"--pidfile={folder}/pid", f"--host={host}",
                     "--bridge=none", "--iptables=false", "--ip-masq=false", "--group=root",
                     "--exec-opt=native.cgroupdriver=cgroupfs", "--cgroup-parent=/agentrl-test-docker",
@@ -84,6 +87,15 @@ def _wait(daemon: subprocess.Popen[bytes], host: str, log: Path) -> None:
                 return
         waiting.wait(0.2)
     raise RuntimeError(f"dockerd does not answer: {log.read_text(errors='replace')[-1500:]}")
+
+
+def _sweep() -> None:
+    """Remove the folders of daemons whose tests were killed; the daemons went with them."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+        owner = folder / "owner"
+        if owner.is_file() and not Path("/proc", owner.read_text()).exists():
+            _unmount(folder)
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _unmount(folder: Path) -> None:
