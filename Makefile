@@ -9,7 +9,7 @@ export OMP_NUM_THREADS ?= 1
 help:
 	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
 
-check: lint ## lint and unit tests: under two minutes
+check: lint ## lint and unit tests: about five minutes
 	$(PYTHON) -m pytest
 
 lint: ## format, lint, types, floors
