@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import sys
+import threading
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -19,6 +20,7 @@ async def process(role, prefix=(), **settings):
     command = [*prefix, sys.executable, __file__, role, json.dumps(settings)]
     child = await asyncio.create_subprocess_exec(
         *command,
+        stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": str(TESTS), "OMP_NUM_THREADS": "1"},
     )
@@ -33,6 +35,12 @@ async def process(role, prefix=(), **settings):
         await child.wait()
 
 
+def _end_with_parent():
+    """Whoever started this holds our standard input open, until it ends, however it ends."""
+    sys.stdin.buffer.read()
+    os._exit(1)
+
+
 def main(role, text):
     import uvloop
     from interop.quiz import QuizTask
@@ -42,6 +50,7 @@ def main(role, text):
     from agentrl.hosting.network.worker_process import run_worker
 
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     settings = json.loads(text)
     if role == "controller":
         serving = run_controller(ControllerSettings(**settings))
