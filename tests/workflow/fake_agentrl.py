@@ -13,6 +13,12 @@ from pathlib import Path
 
 sys.path[:0] = [str(Path.cwd()), os.environ["MADE_RESULTS"]]
 
+if sys.argv[1:3] == ["images", "build"]:  # before the imports, which are slow
+    from agentrl.images.contexts import describe
+
+    describe(Path("envs"))[sys.argv[3]].write_manifest(Path(sys.argv[5]))
+    sys.exit()
+
 from made_results import (  # noqa: E402
     provenance_record,
     random_evaluation,

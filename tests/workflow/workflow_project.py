@@ -13,6 +13,8 @@ PARTS = (
     "agentrl",
     "config",
     "environment.yml",
+    "envs",
+    "LICENSE",
     "notebooks",
     "published",
     "pyproject.toml",

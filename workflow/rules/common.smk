@@ -15,6 +15,7 @@ from agentrl.config.stages import (
     training_runs,
 )
 from agentrl.errors import ConfigError
+from agentrl.images.contexts import describe, needed
 from agentrl.provenance import code_digest
 
 # Jobs must find this environment's programs even when it is not activated.
@@ -22,6 +23,7 @@ shell.prefix(f'export PATH="{Path(sys.executable).parent}:$PATH"; ')
 
 try:
     CONFIG = resolve(config)
+    IMAGES = describe(Path("envs"))
 except ConfigError as problem:
     # One line for a person; an exception would be shown with Snakemake's own trace of this file.
     sys.exit(f"error: {problem}")
@@ -32,6 +34,8 @@ CLONES = tuple(CONFIG.clones)
 RUNS = training_runs(CONFIG)
 ROWS = evaluated_rows(CONFIG)
 STAGES = stages(CONFIG)
+# Manifests of the images that the settings ask for; empty with embedded back ends.
+NEEDED_IMAGES = expand("results/images/{image}.json", image=needed(CONFIG))
 PUBLISHED = CONFIG.results_from == "published"
 SHOWN = f"{CONFIG.results_from}/{SCALE}"
 FIGURES = [
@@ -50,6 +54,7 @@ wildcard_constraints:
     clone="|".join(CLONES) or "none",
     run="|".join(RUNS),
     row="|".join(ROWS),
+    image="|".join(IMAGES),
 
 
 def wanted_results():
@@ -140,6 +145,11 @@ def code_of(stage):
         return code_digest(stage, CONFIG.task_modules)
     except ConfigError as problem:
         sys.exit(f"error: {problem}")
+
+
+def context_of(wildcards):
+    """Hash of everything that an image's content comes from."""
+    return IMAGES[wildcards.image].context
 
 
 def starts():

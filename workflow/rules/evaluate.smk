@@ -5,6 +5,7 @@ rule evaluate_policy:
     input:
         config=f"results/{SCALE}/config/evaluate.yaml",
         policy=evaluated_policy,
+        images=NEEDED_IMAGES,
     output:
         episodes=f"results/{SCALE}/evaluate/{{row}}/seed{{seed}}.parquet",
         provenance=f"results/{SCALE}/evaluate/{{row}}/seed{{seed}}.provenance.json",

@@ -20,6 +20,7 @@ rule write_stage_config:
 rule create_base_policy:
     input:
         config=f"results/{SCALE}/config/base.yaml",
+        images=NEEDED_IMAGES,
     output:
         policy=directory(f"results/{SCALE}/policies/base/seed{{seed}}"),
     log:
@@ -44,6 +45,7 @@ rule clone_expert:
     input:
         config=f"results/{SCALE}/config/clone-{{clone}}.yaml",
         policy=clone_start,
+        images=NEEDED_IMAGES,
     output:
         policy=directory(f"results/{SCALE}/policies/{{clone}}/seed{{seed}}"),
     log:

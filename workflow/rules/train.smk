@@ -7,6 +7,7 @@ rule train_policy:
     input:
         config=f"results/{SCALE}/config/train-{{run}}.yaml",
         policy=training_start,
+        images=NEEDED_IMAGES,
     output:
         policy=directory(f"results/{SCALE}/train/{{run}}/seed{{seed}}/policy"),
         history=f"results/{SCALE}/train/{{run}}/seed{{seed}}/history.parquet",
