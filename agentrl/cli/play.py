@@ -103,7 +103,9 @@ def _play(task: Task, sample: Sample, seed: int, runner: asyncio.Runner, console
             console.print("left before the end")
         else:
             metrics = ", ".join(f"{name} {value:g}" for name, value in last.metrics.items())
-            console.print(f"reward {last.reward:g}, {last.status}; {metrics}", highlight=False)
+            console.print(
+                f"reward {last.reward:g}, {last.status}; {metrics}", highlight=False, soft_wrap=True
+            )
     finally:
         runner.run(episode.close())
 

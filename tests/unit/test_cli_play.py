@@ -69,6 +69,13 @@ def test_an_expert_that_is_lost_says_so(toy: str, monkeypatch: pytest.MonkeyPatc
     assert asked == [2, 3], "it is shown what the environment said meanwhile"
 
 
+@pytest.mark.parametrize("task", ["alfworld", "dbbench", "knowledgegraph", "webshop"])
+def test_the_package_s_tasks_can_be_played_to_their_end(task: str) -> None:
+    played = run("play", task, "--index", "2", lines="expert\n" * 20)
+    assert played.exit_code == 0
+    assert "\nreward 1, completed; turns " in played.output
+
+
 @pytest.mark.parametrize("lines", ["look x\nquit\n", "look x\n"])
 def test_leaving_early(toy: str, lines: str) -> None:
     played = run("play", "toy", "--config", toy, lines=lines)
