@@ -71,7 +71,7 @@ class RowWork:
 
 
 def make_batch(work: Sequence[RowWork], dtype: Any) -> TokenBatch:
-    """Rows with one token each are read in blocks of neighbours, others in one padded grid.
+    """Rows with one token each are read in blocks of neighbours, others in padded grids.
 
     `work` is in the order of rows; `wanted` follows it.
     """
@@ -88,12 +88,14 @@ def make_batch(work: Sequence[RowWork], dtype: Any) -> TokenBatch:
             _group(members, start, slice(first, first + int(lanes[-1]) + 1), lanes, dtype)
         )
         start += len(members)
-    if several:
-        rows = np.array([w.row for w in several])
+    order = list(single)
+    for alike in _of_like_length(several):
+        rows = np.array([w.row for w in alike])
         apart = rows[-1] - rows[0] + 1 != len(rows)
         read = torch.from_numpy(rows) if apart else slice(int(rows[0]), int(rows[-1]) + 1)
-        groups.append(_group(several, start, read, np.arange(len(rows)), dtype))
-    order = single + several
+        groups.append(_group(alike, start, read, np.arange(len(rows)), dtype))
+        start += sum(len(w.tokens) for w in alike)
+        order += alike
     counts = np.array([len(w.tokens) for w in order])
     ends = {w.row: end for w, end in zip(order, np.cumsum(counts) - 1, strict=True)}
     return TokenBatch(
@@ -103,6 +105,14 @@ def make_batch(work: Sequence[RowWork], dtype: Any) -> TokenBatch:
         groups,
         torch.tensor([ends[w.row] for w in work]),
     )
+
+
+def _of_like_length(work: Sequence[RowWork]) -> list[list[RowWork]]:
+    """In parts in which none is twice as long as another: a grid is padded to its longest."""
+    parts: dict[int, list[RowWork]] = {}
+    for w in work:
+        parts.setdefault(len(w.tokens).bit_length(), []).append(w)
+    return list(parts.values())
 
 
 def _group(
