@@ -11,6 +11,8 @@ from enum import StrEnum
 from typing import Any, Literal
 
 Role = Literal["system", "user", "assistant", "tool"]
+MAX_DEPTH = 64
+"""Deeper JSON is broken: whoever prints or checks it recursively would fail."""
 
 
 class Status(StrEnum):
@@ -115,3 +117,23 @@ class Message:
             tool_call_id=data.get("tool_call_id"),
             name=data.get("name"),
         )
+
+
+def clean(text: str) -> str:
+    """Text that can be encoded: lone surrogates, which JSON escapes can make, become `?`."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
+
+
+def deeper_than(value: Any, depth: int) -> bool:
+    """Whether lists and objects of a JSON value are nested deeper than `depth`."""
+    level = [value]
+    for _ in range(depth):
+        level = [
+            inner
+            for outer in level
+            if isinstance(outer, (dict, list))
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+        ]
+        if not level:
+            return False
+    return True

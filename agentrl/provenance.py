@@ -124,8 +124,8 @@ def code_digest(stage: str, modules: Iterable[str] = ()) -> str:
 
 @cache
 def _digest_files(folder: Path) -> str:
-    # `hosting/network` is another process's: no stage runs it.
-    junk = {"__pycache__", ".ipynb_checkpoints", "network"}
+    # `hosting/network` is another process's and `evaluation/api` is not of the chain: no stage runs them.
+    junk = {"__pycache__", ".ipynb_checkpoints", "network", "api"}
     return _digest(p for p in folder.rglob("*") if p.is_file() and not junk & set(p.parts))
 
 

@@ -10,6 +10,7 @@ import typer
 
 from agentrl.cli.options import STOPPED, ConfigFile, Output, PolicyDir, Seed, State, Tasks, only
 from agentrl.config import load
+from agentrl.errors import ConfigError
 
 
 def train(
@@ -34,10 +35,20 @@ def train(
 
 def evaluate(
     config: ConfigFile,
-    policy: Annotated[str, typer.Option("--policy", help="Folder of a policy, or 'expert'.")],
     name: Annotated[str, typer.Option("--name", help="Row of the table.")],
     seed: Seed,
     output: Output,
+    policy: Annotated[
+        str | None, typer.Option("--policy", help="Folder of a policy, or 'expert'.")
+    ] = None,
+    model: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--model",
+            help="Instead of a policy: a model behind an API, of the config's `models`; given several "
+            "times, they take turns.",
+        ),
+    ] = None,
     tasks: Tasks = None,
     split: Annotated[
         str, typer.Option("--split", help="dev while you tune; std once, for the table.")
@@ -45,11 +56,24 @@ def evaluate(
 ) -> None:
     """Play a split's samples and write one row an episode."""
     settings = only(load([config]), tasks)
-    from agentrl.evaluation.run import evaluate_to_file
+    if (policy is None) == (not model):
+        raise ConfigError(
+            "give one of --policy (a folder, or 'expert') and --model (of the config)"
+        )
+    if model:
+        from agentrl.evaluation.api.run import evaluate_models_to_file
 
-    asyncio.run(
-        evaluate_to_file(settings, policy=policy, name=name, seed=seed, split=split, output=output)
-    )
+        work = evaluate_models_to_file(
+            settings, models=model, name=name, seed=seed, split=split, output=output
+        )
+    else:
+        from agentrl.evaluation.run import evaluate_to_file
+
+        assert policy is not None
+        work = evaluate_to_file(
+            settings, policy=policy, name=name, seed=seed, split=split, output=output
+        )
+    asyncio.run(work)
 
 
 def audit(

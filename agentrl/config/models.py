@@ -7,20 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
-PositiveInt = Annotated[int, Field(ge=1)]
-NonNegativeInt = Annotated[int, Field(ge=0)]
-Fraction = Annotated[float, Field(ge=0, le=1)]
-PositiveFloat = Annotated[float, Field(gt=0)]
-Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]*$")]
-"""Of a task or a clone: it becomes part of a path."""
-
-
-class Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+from agentrl.config.api_models import ModelConfig, ModelName
+from agentrl.config.section import (
+    Fraction,
+    Name,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    Section,
+)
 
 
 class TaskConfig(Section):
@@ -368,8 +367,11 @@ class Config(Section):
     rollout: RolloutConfig = RolloutConfig()
     pipeline: PipelineConfig = PipelineConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
+    models: dict[ModelName, ModelConfig] = Field(
+        default_factory=dict, description="models behind an API, by name"
+    )
 
-    @field_validator("tasks", "clones", mode="before")
+    @field_validator("tasks", "clones", "models", mode="before")
     @classmethod
     def _null_removes(cls, table: Any) -> Any:
         """An overlay cannot delete a key, so `name: null` takes an entry of a table out."""

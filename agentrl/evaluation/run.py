@@ -7,61 +7,28 @@ evaluations of one policy are equal (8).
 
 from __future__ import annotations
 
-import logging
 import time
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import torch
 
 from agentrl.config import Config
-from agentrl.errors import DataError, InfrastructureError
+from agentrl.errors import InfrastructureError
+from agentrl.evaluation.rows import GREEDY, SAMPLED, Job, jobs, row, write_rows
 from agentrl.hosting.client import EnvironmentClient
 from agentrl.hosting.controller import Controller
 from agentrl.messages import Status
-from agentrl.provenance import write_provenance
-from agentrl.randomness import derive
 from agentrl.rollout.agent_loop import EpisodeSettings, run_episode
 from agentrl.rollout.cross_policy import PolicyPool
 from agentrl.rollout.embedded import open_engines
 from agentrl.rollout.trajectory import Trajectory
-from agentrl.tasks.base import Sample, Step, Task
+from agentrl.tasks.base import Step, Task
 from agentrl.tasks.play import play_expert
 from agentrl.tasks.registry import create_task
 
-log = logging.getLogger(__name__)
-
 EXPERT = "expert"
-GREEDY, SAMPLED = "greedy", "sampled"
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """One episode of an evaluation."""
-
-    mode: str
-    sample: Sample
-    repeat: int
-    seed: int
-
-
-def jobs(config: Config, tasks: dict[str, Task], split: str, seed: int, mode: str) -> list[Job]:
-    """Every episode of one mode: greedy once a sample, sampled `evaluation.repeats` times."""
-    repeats = config.evaluation.repeats if mode == SAMPLED else 1
-    out = []
-    for name, task in tasks.items():
-        samples = task.samples(split)
-        if not len(samples):
-            raise DataError(f"task {name!r}: split {split!r} has no samples")
-        for index in range(min(len(samples), config.evaluation.samples)):
-            sample = samples[index]
-            for repeat in range(repeats):
-                place = derive(seed, "evaluation", name, split, sample.index, repeat)
-                out.append(Job(mode, sample, repeat, place))
-    return out
 
 
 async def evaluate_to_file(
@@ -87,27 +54,7 @@ async def evaluate_to_file(
             rows = await _policy_rows(config, controller, Path(policy), seed, split)
     finally:
         await controller.close()
-    frame = pd.DataFrame(rows)
-    frame.insert(0, "row", name)
-    frame.insert(1, "run_seed", seed)
-    frame.insert(3, "level", frame["task"].map({t: task.level for t, task in tasks.items()}))
-    output.parent.mkdir(parents=True, exist_ok=True)
-    part = output.with_name(output.name + ".part")
-    frame.to_parquet(part, index=False)
-    part.replace(output)
-    write_provenance(
-        output.with_suffix(".provenance.json"),
-        config.model_dump(mode="json", exclude_unset=True),
-        row=name,
-        seed=seed,
-        policy=policy,
-        episodes=len(frame),
-        tokens=int(frame["tokens"].sum()),
-        seconds=round(time.monotonic() - started, 1),
-    )
-    means = frame.groupby(["mode", "task"], sort=False)["success"].mean().reset_index()
-    shown = [f"{mode} {task} {mean:.3f}" for mode, task, mean in means.itertuples(index=False)]
-    log.info("%s: %s", name, ", ".join(shown))
+    write_rows(output, rows, config, tasks, name=name, seed=seed, started=started, policy=policy)
 
 
 async def _policy_rows(
@@ -161,7 +108,7 @@ def _policy_row(job: Job, trajectory: Trajectory) -> dict[str, Any]:
     versions = set(trajectory.policy_version[trajectory.loss_mask].tolist())
     if versions - {0}:
         raise InfrastructureError(f"an evaluation saw policy versions {versions}, not one")
-    return _row(
+    return row(
         job,
         trajectory.status,
         trajectory.reward,
@@ -177,26 +124,7 @@ async def _expert_row(task: Task, job: Job, attempts: int) -> dict[str, Any]:
     except InfrastructureError:
         last = Step((), status=Status.TASK_ERROR, done=True)
     if not last.status.is_infrastructure:
-        return _row(job, last.status, last.reward, dict(last.metrics), 0)
+        return row(job, last.status, last.reward, dict(last.metrics), 0)
     if attempts > 1:
         return await _expert_row(task, job, attempts - 1)
-    return _row(job, last.status, None, dict(last.metrics), 0)
-
-
-def _row(
-    job: Job, status: str, reward: float | None, metrics: dict[str, float], tokens: int
-) -> dict[str, Any]:
-    return {
-        "task": job.sample.task,
-        "split": job.sample.split,
-        "index": job.sample.index,
-        "repeat": job.repeat,
-        "mode": job.mode,
-        "status": str(status),
-        "reward": reward,
-        "success": None if reward is None else float(reward >= 1.0),
-        "turns": metrics.get("turns", 0.0),
-        "invalid_calls": metrics.get("invalid_calls", 0.0),
-        "tokens": tokens,
-        "policy_version": 0,
-    }
+    return row(job, last.status, None, dict(last.metrics), 0)

@@ -12,10 +12,7 @@ from typing import Any
 
 from renderers import ParsedResponse, ParsedToolCall, ToolCallParseStatus
 
-from agentrl.messages import Message, ToolCall
-
-MAX_DEPTH = 64
-"""Deeper JSON is broken: whoever prints or checks it recursively would fail."""
+from agentrl.messages import MAX_DEPTH, Message, ToolCall, clean, deeper_than
 
 _NAME = re.compile(r'"name"\s*:\s*"((?:[^"\\]|\\.)*)"')
 _ARGUMENTS = re.compile(r'"arguments"\s*:\s*')
@@ -26,7 +23,7 @@ def parse_call(text: str) -> ParsedToolCall:
     text = text.strip()
     try:
         data = json.loads(text)
-        if _deeper_than(data, MAX_DEPTH):
+        if deeper_than(data, MAX_DEPTH):
             return ParsedToolCall(raw=text, status=ToolCallParseStatus.INVALID_JSON)
     except (ValueError, RecursionError):
         return ParsedToolCall(raw=text, status=ToolCallParseStatus.INVALID_JSON)
@@ -47,11 +44,6 @@ def to_message(response: ParsedResponse, turn: int) -> Message:
         _to_call(call, f"call_{turn}_{place}") for place, call in enumerate(response.tool_calls)
     )
     return Message("assistant", clean(response.content or ""), calls)
-
-
-def clean(text: str) -> str:
-    """Text that can be encoded: lone surrogates, which JSON escapes can make, become `?`."""
-    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
 def json_text(value: Any, **options: Any) -> str:
@@ -83,17 +75,3 @@ def _is_object(text: str) -> bool:
     except RecursionError:
         # Only this thread's stack was too small: another reader may well manage to read it.
         return True
-
-
-def _deeper_than(value: Any, depth: int) -> bool:
-    level = [value]
-    for _ in range(depth):
-        level = [
-            inner
-            for outer in level
-            if isinstance(outer, (dict, list))
-            for inner in (outer.values() if isinstance(outer, dict) else outer)
-        ]
-        if not level:
-            return False
-    return True

@@ -16,10 +16,10 @@ from renderers import RenderedTokens, Renderer
 from renderers.configs import config_from_name
 
 from agentrl.errors import ConfigError
-from agentrl.messages import Message, ToolCall, ToolSpec
+from agentrl.messages import Message, ToolCall, ToolSpec, clean
 from agentrl.rollout.chatml import ChatMLRenderer
 from agentrl.rollout.compact import CompactRenderer
-from agentrl.rollout.parsing import clean, json_text, to_message
+from agentrl.rollout.parsing import json_text, to_message
 
 OWN = {"compact": CompactRenderer, "chatml": ChatMLRenderer}
 

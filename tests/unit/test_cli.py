@@ -55,6 +55,19 @@ def test_unknown_tasks_are_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     assert said == "error: --tasks 'chess': not in the config; it has ['alfworld']"
 
 
+@pytest.mark.parametrize("what", [(), ("--policy", "expert", "--model", "gpt")])
+def test_an_evaluation_is_of_a_policy_or_of_models(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, what: tuple[str, ...]
+) -> None:
+    settings = tmp_path / "settings.yaml"
+    settings.write_text(SETTINGS)
+    given = ("--config", str(settings), "--name", "x", "--seed", "0", "--output", "x")
+    said = run_main(monkeypatch, "evaluate", *given, *what)
+    assert said == (
+        "error: give one of --policy (a folder, or 'expert') and --model (of the config)"
+    )
+
+
 def test_the_command_line_starts_without_heavy_packages() -> None:
     code = (
         "import sys, agentrl.cli; "

@@ -4,7 +4,8 @@ import pytest
 
 from agentrl.config import resolve
 from agentrl.errors import DataError, InfrastructureError
-from agentrl.evaluation.run import Job, _expert_row, jobs
+from agentrl.evaluation.rows import Job, jobs
+from agentrl.evaluation.run import _expert_row
 from agentrl.tasks.base import Sample
 from tests.fakes import EchoTask
 

@@ -1,0 +1,1 @@
+"""Models behind an API, played message by message: no tokens, no training."""
