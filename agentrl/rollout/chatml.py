@@ -16,8 +16,8 @@ The newline behind `<|im_end|>` is the template's, so it is the environment's (p
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, ClassVar
 
 from renderers import ParsedResponse, ToolCallParseStatus
 
@@ -39,37 +39,45 @@ _TOOLS_FOOT = (
     '{"name": <function-name>, "arguments": <args-json-object>}\n' + CALL_END
 )
 
-CHAT_TEMPLATE = (
-    "{% set system = messages[0]['content'] if messages[0]['role'] == 'system' else '"
-    + DEFAULT_SYSTEM
-    + "' %}{{ '<|im_start|>system\\n' + system }}{% if tools %}{{ '\\n\\n'"
-    f" + {_TOOLS_HEAD!r} }}}}"
-    "{% for tool in tools %}{{ '\\n' + tool|tojson }}{% endfor %}"
-    f"{{{{ {_TOOLS_FOOT!r} }}}}"
-    "{% endif %}{{ '<|im_end|>\\n' }}"
-    "{% for m in messages %}"
-    "{% set tool_before = not loop.first and messages[loop.index0 - 1]['role'] == 'tool' %}"
-    "{% set tool_after = not loop.last and messages[loop.index0 + 1]['role'] == 'tool' %}"
-    "{% if m['role'] == 'assistant' %}{{ '<|im_start|>assistant\\n' + m['content'] }}"
-    "{% for c in m['tool_calls'] or [] %}{% if m['content'] or not loop.first %}{{ '\\n' }}{% endif %}"
-    "{{ '<tool_call>\\n{\"name\": ' + c['function']['name']|tojson + ', \"arguments\": ' }}"
-    "{{ c['function']['arguments'] if c['function']['arguments'] is string "
-    "else c['function']['arguments']|tojson }}{{ '}\\n</tool_call>' }}{% endfor %}"
-    "{{ '<|im_end|>\\n' }}"
-    "{% elif m['role'] == 'tool' %}{% if not tool_before %}{{ '<|im_start|>user' }}{% endif %}"
-    "{{ '\\n<tool_response>\\n' + m['content'] + '\\n</tool_response>' }}"
-    "{% if not tool_after %}{{ '<|im_end|>\\n' }}{% endif %}"
-    "{% elif not (loop.first and m['role'] == 'system') %}"
-    "{{ '<|im_start|>' + m['role'] + '\\n' + m['content'] + '<|im_end|>\\n' }}{% endif %}"
-    "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
-)
-"""The same format for readers that know templates only, and for the audit."""
+
+def chat_template(system: str) -> str:
+    """The format as a template; `system` stands where a conversation has no system message."""
+    return (
+        "{% set system = messages[0]['content'] if messages[0]['role'] == 'system' else "
+        + repr(system)
+        + " %}{{ '<|im_start|>system\\n' + system }}{% if tools %}{{ '\\n\\n'"
+        f" + {_TOOLS_HEAD!r} }}}}"
+        "{% for tool in tools %}{{ '\\n' + tool|tojson }}{% endfor %}"
+        f"{{{{ {_TOOLS_FOOT!r} }}}}"
+        "{% endif %}{{ '<|im_end|>\\n' }}"
+        "{% for m in messages %}"
+        "{% set tool_before = not loop.first and messages[loop.index0 - 1]['role'] == 'tool' %}"
+        "{% set tool_after = not loop.last and messages[loop.index0 + 1]['role'] == 'tool' %}"
+        "{% if m['role'] == 'assistant' %}{{ '<|im_start|>assistant\\n' + m['content'] }}"
+        "{% for c in m['tool_calls'] or [] %}{% if m['content'] or not loop.first %}{{ '\\n' }}{% endif %}"
+        "{{ '<tool_call>\\n{\"name\": ' + c['function']['name']|tojson + ', \"arguments\": ' }}"
+        "{{ c['function']['arguments'] if c['function']['arguments'] is string "
+        "else c['function']['arguments']|tojson }}{{ '}\\n</tool_call>' }}{% endfor %}"
+        "{{ '<|im_end|>\\n' }}"
+        "{% elif m['role'] == 'tool' %}{% if not tool_before %}{{ '<|im_start|>user' }}{% endif %}"
+        "{{ '\\n<tool_response>\\n' + m['content'] + '\\n</tool_response>' }}"
+        "{% if not tool_after %}{{ '<|im_end|>\\n' }}{% endif %}"
+        "{% elif not (loop.first and m['role'] == 'system') %}"
+        "{{ '<|im_start|>' + m['role'] + '\\n' + m['content'] + '<|im_end|>\\n' }}{% endif %}"
+        "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
+    )
+
+
+CHAT_TEMPLATE = chat_template(DEFAULT_SYSTEM)
 
 
 class ChatMLRenderer(PartsRenderer):
     name = "chatml"
     close = END
-    control = (START, END)
+    control: ClassVar[tuple[str, ...]] = (START, END)
+    template = CHAT_TEMPLATE
+    default_system: ClassVar[str | None] = DEFAULT_SYSTEM
+    """Where a conversation has no system message; None: nothing stands there."""
 
     def get_stop_token_ids(self) -> list[int]:
         end_of_text = self.encoder.token_id(END_OF_TEXT)
@@ -78,11 +86,16 @@ class ChatMLRenderer(PartsRenderer):
     def preamble(self, messages: Dialogue, tools: Dialogue | None) -> tuple[list[Part], int]:
         given = messages[0]["role"] == "system"
         index = 0 if given else -1
-        system = messages[0]["content"] if given else DEFAULT_SYSTEM
-        parts = [*_open("system", index), Part(system, index, content=given)]
+        system = messages[0]["content"] if given else self.default_system
+        if system is None and not tools:
+            return [], 0
+        parts = _open("system", index)
+        if system is not None:
+            parts.append(Part(system, index, content=given))
         if tools:
             listed = "".join("\n" + json_text(tool) for tool in tools)
-            parts += [Part(f"\n\n{_TOOLS_HEAD}", index, Trust.PIECES), Part(listed, index)]
+            head = _TOOLS_HEAD if system is None else f"\n\n{_TOOLS_HEAD}"
+            parts += [Part(head, index, Trust.PIECES), Part(listed, index)]
             parts += [Part(_TOOLS_FOOT, index, Trust.PIECES)]
         return [*parts, *_shut(index)], int(given)
 
@@ -102,7 +115,9 @@ class ChatMLRenderer(PartsRenderer):
             if after != "tool":
                 yield from _shut(index)
 
-    def assistant(self, message: Mapping[str, Any], index: int) -> Iterator[Part]:
+    def assistant(
+        self, message: Mapping[str, Any], index: int, following: str | None
+    ) -> Iterator[Part]:
         yield from _open("assistant", index)
         text = assistant_text(message)
         yield Part(text, index, Trust.PIECES, sampled=True, content=True, cut=True)
@@ -115,7 +130,7 @@ class ChatMLRenderer(PartsRenderer):
     def glue(self) -> list[Part]:
         return [Part("\n")]
 
-    def parse_text(self, text: str) -> ParsedResponse:
+    def parse_text(self, text: str, tools: Collection[str] = ()) -> ParsedResponse:
         content, *rest = re.split(CALL, text.removesuffix(END_OF_TEXT))
         calls, contents = [], [content.strip("\n")]
         for written in rest:
@@ -126,6 +141,22 @@ class ChatMLRenderer(PartsRenderer):
             calls.append(call)
             contents.append(behind.strip("\n"))
         return ParsedResponse(content="\n".join(filter(None, contents)), tool_calls=calls)
+
+
+class Qwen25Renderer(ChatMLRenderer):
+    """Qwen2.5-Instruct."""
+
+    name = "qwen2.5"
+    default_system = "You are Qwen, created by Alibaba Cloud. You are a helpful assistant."
+    template = chat_template(default_system)
+
+
+class SmolLM2Renderer(ChatMLRenderer):
+    """SmolLM2-Instruct, which knows no tools: it learns Hermes' calls here."""
+
+    name = "smollm2"
+    default_system = "You are a helpful AI assistant named SmolLM, trained by Hugging Face"
+    template = chat_template(default_system)
 
 
 def assistant_text(message: Mapping[str, Any]) -> str:

@@ -12,7 +12,7 @@ by `json.loads` (spec/mini.md §2).
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from renderers import ParsedResponse
@@ -43,6 +43,7 @@ class CompactRenderer(PartsRenderer):
     name = "compact"
     close = END
     control = CONTROL
+    template = CHAT_TEMPLATE
 
     def preamble(self, messages: Dialogue, tools: Dialogue | None) -> tuple[list[Part], int]:
         return [Part(BOS, trust=Trust.CONTROL)], 0
@@ -53,7 +54,9 @@ class CompactRenderer(PartsRenderer):
             yield Part("\n", index) if offset else Part(USER, index, Trust.CONTROL)
             yield Part(message["content"], index, content=True)
 
-    def assistant(self, message: Mapping[str, Any], index: int) -> Iterator[Part]:
+    def assistant(
+        self, message: Mapping[str, Any], index: int, following: str | None
+    ) -> Iterator[Part]:
         yield Part(ASSISTANT, index, Trust.CONTROL)
         yield Part(assistant_text(message), index, Trust.PIECES, sampled=True, content=True)
         yield Part(END, index, Trust.CONTROL, sampled=True, content=True)
@@ -64,7 +67,7 @@ class CompactRenderer(PartsRenderer):
     def glue(self) -> list[Part]:
         return []
 
-    def parse_text(self, text: str) -> ParsedResponse:
+    def parse_text(self, text: str, tools: Collection[str] = ()) -> ParsedResponse:
         if text.lstrip().startswith("{"):
             return ParsedResponse(content="", tool_calls=[parse_call(text)])
         return ParsedResponse(content=text)

@@ -18,24 +18,34 @@ _NAME = re.compile(r'"name"\s*:\s*"((?:[^"\\]|\\.)*)"')
 _ARGUMENTS = re.compile(r'"arguments"\s*:\s*')
 
 
-def parse_call(text: str) -> ParsedToolCall:
-    """One `{"name": ..., "arguments": {...}}` object; anything else gets a status that says why."""
+def parse_call(text: str, *keys: str) -> ParsedToolCall:
+    """One `{"name": ..., "arguments": {...}}` object; anything else gets a status that says why.
+
+    `keys`: what arguments may be called, the first one that is there counts; by default `arguments`.
+    """
     text = text.strip()
-    try:
-        data = json.loads(text)
-        if deeper_than(data, MAX_DEPTH):
-            return ParsedToolCall(raw=text, status=ToolCallParseStatus.INVALID_JSON)
-    except (ValueError, RecursionError):
+    data = _read(text)
+    if data is None:
         return ParsedToolCall(raw=text, status=ToolCallParseStatus.INVALID_JSON)
     if not isinstance(data, dict):
         return ParsedToolCall(raw=text, status=ToolCallParseStatus.MALFORMED_STRUCTURE)
-    name, arguments = data.get("name"), data.get("arguments")
+    key = next((key for key in keys if key in data), "arguments")
+    name, arguments = data.get("name"), data.get(key)
     if not isinstance(name, str) or not name:
         return ParsedToolCall(raw=text, status=ToolCallParseStatus.MISSING_NAME)
     if not isinstance(arguments, dict):
-        wrong = json_text(arguments) if "arguments" in data else None
+        wrong = json_text(arguments) if key in data else None
         return ParsedToolCall(text, name, wrong, status=ToolCallParseStatus.MALFORMED_STRUCTURE)
     return ParsedToolCall(text, name, arguments)
+
+
+def parse_arguments(name: str, text: str) -> ParsedToolCall:
+    """A call whose name stands outside of its arguments, `text`."""
+    arguments = _read(text)
+    if isinstance(arguments, dict):
+        return ParsedToolCall(text, name, arguments)
+    status = "INVALID_JSON" if arguments is None else "MALFORMED_STRUCTURE"
+    return ParsedToolCall(text, name, text, status=ToolCallParseStatus[status])
 
 
 def to_message(response: ParsedResponse, turn: int) -> Message:
@@ -65,6 +75,15 @@ def _to_call(call: ParsedToolCall, call_id: str) -> ToolCall:
     # As much of the raw text as shows the model's fault, but certainly not a JSON object.
     candidates = (text for text in [*wrong, *after, raw] if not _is_object(text))
     return ToolCall(call_id, clean(name), next(candidates, f"<tool_call>{raw}"))
+
+
+def _read(text: str) -> Any:
+    """A JSON value; None for what is none, for `null`, and for what is nested too deep."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return None if deeper_than(value, MAX_DEPTH) else value
 
 
 def _is_object(text: str) -> bool:

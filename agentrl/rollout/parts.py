@@ -9,7 +9,7 @@ replies of one turn make one block (pitfall 6).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from renderers import ParsedResponse, RenderedTokens, extract_message_tool_names
@@ -30,6 +30,10 @@ class PartsRenderer(ABC):
     """The control token that ends an assistant message."""
     control: ClassVar[tuple[str, ...]]
     """Control tokens without which the format cannot be written."""
+    template: ClassVar[str]
+    """The same format for readers that know templates only, and for the audit."""
+    thinks: ClassVar[bool] = False
+    """Whether the policy may think before it speaks."""
 
     def __init__(self, tokenizer: Any) -> None:
         self.encoder = TextEncoder(tokenizer)
@@ -54,8 +58,13 @@ class PartsRenderer(ABC):
         """Consecutive messages of the environment; `first` is the index of the first of them."""
 
     @abstractmethod
-    def assistant(self, message: Mapping[str, Any], index: int) -> Iterator[Part]:
-        """One assistant message with its opener, its close and the glue behind it."""
+    def assistant(
+        self, message: Mapping[str, Any], index: int, following: str | None
+    ) -> Iterator[Part]:
+        """One assistant message with its opener, its close and the glue behind it.
+
+        `following` is the role of the next message; None where there is none.
+        """
 
     @abstractmethod
     def generation_prompt(self) -> list[Part]: ...
@@ -65,7 +74,20 @@ class PartsRenderer(ABC):
         """What the template writes behind a close before the next message."""
 
     @abstractmethod
-    def parse_text(self, text: str) -> ParsedResponse: ...
+    def parse_text(self, text: str, tools: Collection[str] = ()) -> ParsedResponse:
+        """What a completion says, its stop token taken off; `tools`: names of those there are."""
+
+    def after_close(self, block: list[Part]) -> list[Part]:
+        """A block that stands behind an assistant message."""
+        return block
+
+    def is_closed(self, completion: Sequence[int], following: str | None) -> bool:
+        """Whether the policy itself wrote what stands between its message and the next one's text."""
+        return completion[-1] == self._close
+
+    def verbatim(self, completion: str) -> str:
+        """The content of an assistant message that is rendered as this text, whatever it says."""
+        return completion
 
     def get_stop_token_ids(self) -> list[int]:
         return [self._close]
@@ -82,13 +104,16 @@ class PartsRenderer(ABC):
         parts, position = self.preamble(messages, tools)
         while position < len(messages):
             if messages[position]["role"] == "assistant":
-                parts += self.assistant(messages[position], position)
+                following = messages[position + 1]["role"] if position + 1 < len(messages) else None
+                parts += self.assistant(messages[position], position, following)
                 position += 1
                 continue
             end = position
             while end < len(messages) and messages[end]["role"] != "assistant":
                 end += 1
-            parts += self.block(messages[position:end], position)
+            block = list(self.block(messages[position:end], position))
+            spoken = position > 0 and messages[position - 1]["role"] == "assistant"
+            parts += self.after_close(block) if spoken else block
             position = end
         if add_generation_prompt:
             parts += self.generation_prompt()
@@ -136,7 +161,8 @@ class PartsRenderer(ABC):
         ids = list(token_ids)
         while ids and ids[-1] in self.get_stop_token_ids():
             ids.pop()
-        return self.parse_text(self.encoder.decode(ids))
+        names = [tool.get("function", tool)["name"] for tool in tools or ()]
+        return self.parse_text(self.encoder.decode(ids), names)
 
     def _rendered(
         self, previous: list[int], parts: Sequence[Part], messages: Dialogue

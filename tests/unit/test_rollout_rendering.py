@@ -12,8 +12,8 @@ from agentrl.errors import ConfigError, StateError
 from agentrl.messages import Message, ToolCall
 from agentrl.rollout.parsing import json_text
 from agentrl.rollout.rendering import create_renderer, extension, parse_message, probe, render
-from agentrl.tasks.base import ToolEpisode, ToolResult, call_message
-from tests.chat import TOOLS, chatml_tokenizer, compact_tokenizer
+from agentrl.tasks.base import call_message
+from tests.chat import BROKEN, TOOLS, Recorder, chatml_tokenizer, compact_tokenizer
 
 QWEN_TOKENS = ("<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>")
 TOKENIZERS = {
@@ -199,71 +199,6 @@ def test_what_belongs_to_which_message():
     assert renderer.encoder.decode(rendered.token_ids[start:end]) == "a b."
 
 
-BROKEN = [
-    "",
-    " ",
-    "{",
-    "}",
-    "{}",
-    "[]",
-    "null",
-    "42",
-    '"text"',
-    '{"name":"take_action"',
-    '{"name":"take_action"}',
-    '{"name":"take_action","arguments":',
-    '{"name":"take_action","arguments":{"action":"look"}',
-    '{"name":"take_action","arguments":{"action":"look"',
-    '{"name":"take_action","arguments":{"action":"look',
-    '{"name":"take_action","arguments":{"action":look}}',
-    '{"name":"take_action","arguments":["look"]}',
-    '{"name":"take_action","arguments":"look"}',
-    '{"name":"take_action","arguments":"{\\"action\\":\\"look\\"}"}',
-    '{"name":"take_action","arguments":null}',
-    '{"name":"take_action","arguments":7}',
-    '{"name":"take_action","arguments":{}}',
-    '{"name":"take_action","arguments":{"action":7}}',
-    '{"name":"take_action","arguments":{"action":["look"]}}',
-    '{"name":"take_action","arguments":{"action":null}}',
-    '{"name":"take_action","arguments":{"action":"look","more":1}}',
-    '{"name":"take_action","arguments":{"Action":"look"}}',
-    '{"name":"fly","arguments":{"action":"look"}}',
-    '{"name":7,"arguments":{"action":"look"}}',
-    '{"name":"","arguments":{"action":"look"}}',
-    '{"name":["take_action"],"arguments":{"action":"look"}}',
-    '{"arguments":{"action":"look"}}',
-    '{"action":"look"}',
-    '{"name":"take_action","arguments":{"action":"look"}}{"name":"take_action","arguments":{"action":"look"}}',
-    '{"name":"take_action","arguments":{"action":"look"}} and then',
-    'I do {"name":"take_action","arguments":{"action":"look"}}',
-    '[{"name":"take_action","arguments":{"action":"look"}}]',
-    '{"name":"take_action","arguments":{"name":"take_action","arguments":{"action":"look"}}}',
-    '{"name":"take_action","parameters":{"action":"look"}}',
-    "{'name':'take_action','arguments':{'action':'look'}}",
-    '{"name":"take_action","arguments":{"action":"look",}}',
-    '{"name":"take_action","arguments":{"action":"a\nb"}}',
-    '{"name":"take_action","arguments":{"action":' + "[" * 200 + "]" * 200 + "}}",
-    '{"name":"take_action","arguments":{"action":' + "[" * 5000 + "]" * 5000 + "}}",
-    '{"name":"take_action","arguments":{"action":' + "[" * 5000,
-    '{"name":"take_action","arguments":{"action":' + "9" * 5000 + "}}",
-    '{"name":"take_action","arguments":{"action":NaN}}',
-    '{"name":"take_action\\ud800","arguments":{"action":"look"}}',
-    '{"name":"take_action","arguments":{"\\ud800":"look"}}',
-]
-
-
-class Recorder(ToolEpisode):
-    """A fake tool that notes every call that reaches it."""
-
-    def __init__(self):
-        super().__init__(TOOLS, (), 1000)
-        self.reached = []
-
-    async def call(self, name, arguments):
-        self.reached.append((name, arguments))
-        return ToolResult("done")
-
-
 @every_format
 async def test_no_broken_call_raises_or_reaches_a_tool(name):
     """Pitfall 9."""
@@ -346,18 +281,25 @@ def test_renderers_that_rewrite_history_are_refused_by_name():
 
 
 def test_renderers_of_the_package_pass_where_they_keep_history():
-    tokenizer = chatml_tokenizer(*QWEN_TOKENS, "<think>", "</think>")
-    renderer = create_renderer("qwen3", tokenizer, TOOLS)
+    vision = ("<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|video_pad|>")
+    tokenizer = chatml_tokenizer(*QWEN_TOKENS, "<think>", "</think>", *vision)
+    renderer = create_renderer("qwen3-vl", tokenizer, TOOLS)
     message = call_message("take_action", {"action": "look"})
     assert parse_message(renderer, sampled(renderer, message), TOOLS).tool_calls[0].arguments == (
         '{"action": "look"}'
     )
     for text in BROKEN:  # whatever another parser makes of it, no tool may run
-        parse_message(renderer, renderer._encode(f"<tool_call>{text}</tool_call>"), TOOLS)
+        parse_message(renderer, tokenizer.encode(f"<tool_call>{text}</tool_call>"), TOOLS)
 
 
 def test_unknown_formats_and_unfit_tokenizers_are_named():
-    with pytest.raises(ConfigError, match="no chat format 'chatlm'; known: compact, chatml"):
+    with pytest.raises(
+        ConfigError, match=r"no chat format 'chatlm'; known: compact, chatml, qwen2\.5"
+    ):
         create_renderer("chatlm", TOKENIZERS["chatml"])
     with pytest.raises(StateError, match="'compact' needs the token '<pad>'"):
         create_renderer("compact", TOKENIZERS["chatml"])
+    with pytest.raises(
+        StateError, match="'kimi-k2' does not fit the tokenizer of the policy: Special"
+    ):
+        create_renderer("kimi-k2", TOKENIZERS["chatml"])
