@@ -8,22 +8,41 @@ from typing import Annotated
 
 import typer
 
-from agentrl.cli.options import STOPPED, ConfigFile, Output, PolicyDir, Seed, State, Tasks, only
-from agentrl.config import load
+from agentrl.cli.options import STOPPED, ConfigFile, Output, PolicyDir, Seed, Tasks, only
+from agentrl.config import Config, load
 from agentrl.errors import ConfigError
 
 
 def train(
     config: ConfigFile,
-    policy: PolicyDir,
-    seed: Seed,
-    state: State,
-    output: Output,
+    policy: Annotated[Path | None, typer.Option("--policy", help="Folder of a policy.")] = None,
+    seed: Annotated[int | None, typer.Option("--seed", min=0, help="Run seed.")] = None,
+    state: Annotated[
+        Path | None, typer.Option("--state", help="Folder for snapshots; deleted at the end.")
+    ] = None,
+    output: Annotated[Path | None, typer.Option("--output", help="Where the result goes.")] = None,
     run: Annotated[str, typer.Option("--run", help="Name of the run.")] = "multi-task",
     tasks: Tasks = None,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run", help="Only print the settings, the plan for GPUs, and what is missing."
+        ),
+    ] = False,
+    gpus: Annotated[
+        int | None, typer.Option("--gpus", min=2, help="Dry run: how many; default: enough.")
+    ] = None,
+    gpu_memory: Annotated[
+        float, typer.Option("--gpu-memory", min=1, help="Dry run: GiB of each GPU.")
+    ] = 80.0,
 ) -> None:
     """Train by reinforcement learning; killed and started again, it goes on where it was."""
     settings = only(load([config]), tasks)  # a wrong one is refused before torch is loaded
+    if dry_run:
+        _print_plan(settings, gpus, gpu_memory)
+        return
+    if policy is None or seed is None or state is None or output is None:
+        raise ConfigError("a training needs --policy, --seed, --state and --output; see --help")
     from agentrl.pipeline.assembly import train as train_run
 
     finished = asyncio.run(
@@ -31,6 +50,18 @@ def train(
     )
     if not finished:
         raise typer.Exit(STOPPED)
+
+
+def _print_plan(settings: Config, gpus: int | None, gpu_memory: float) -> None:
+    from agentrl.config.stages import to_yaml
+    from agentrl.pipeline.plan import GIB, describe, make_plan, missing
+
+    plan = make_plan(settings, gpu_memory * GIB, gpus)
+    print(to_yaml(settings.model_dump(mode="json")))
+    print("\n".join(describe(plan, settings)))
+    lacks = list(missing(plan, settings))
+    print("\nmissing:" if lacks else "\nnothing is missing")
+    print("".join(f"- {line}\n" for line in lacks), end="")
 
 
 def evaluate(

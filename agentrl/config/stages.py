@@ -77,6 +77,9 @@ def stage_settings(config: Config, stage: str) -> dict[str, Any]:
         shared["episodes_per_step"] = _of(tasks, shared["episodes_per_step"])
         parts = [part.model_dump(mode="json") for part in config.clones[name].stages]
         shared["stages"] = [{**part, "noise": _of(tasks, part["noise"])} for part in parts]
+    if settings.get("policy", {}).get("path") is None:
+        # Not there, so that settings written before there were folders are the same settings.
+        settings.get("policy", {}).pop("path", None)
     if any(entry.source == "official" for entry in tasks.values()):
         settings["data_root"] = str(config.data_root)
     return settings

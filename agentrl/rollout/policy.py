@@ -98,12 +98,39 @@ def create_tiny_policy(
 
 
 def convert_pretrained(config: PolicyConfig, out: Path) -> None:
-    """Write the policy folder of `config.package`. Raises `ConfigError` for an unknown one."""
+    """Write the policy folder of `config.package` or `config.path`.
+
+    Raises `ConfigError` for an unknown package or a folder that is not there, `StateError` for a
+    damaged folder and for a tokenizer that cannot write `config.chat_format`.
+    """
+    if config.path is not None:
+        convert_folder(config.path, config.chat_format, out)
+        return
     if config.package != SMOLLM2:
         raise ConfigError(
             f"config key 'policy.package': {config.package!r} cannot be converted; known: {SMOLLM2}"
         )
     convert_smollm2(out, config.chat_format)
+
+
+def convert_folder(source: Path, chat_format: str, out: Path) -> None:
+    """A model as the Hugging Face hub keeps it, in the precision that it has there."""
+    if not (source / "config.json").is_file():
+        raise ConfigError(
+            f"config key 'policy.path': {source} holds no model (config.json); download one into it"
+        )
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(source, local_files_only=True)
+        model: Any = AutoModelForCausalLM.from_pretrained(
+            source, local_files_only=True, dtype="auto"
+        )
+    except Exception as error:  # whatever a damaged file makes the libraries raise
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise StateError(f"cannot read the model {source}: {reason}") from error
+    create_renderer(chat_format, tokenizer)
+    tokenizer.chat_template = OWN[chat_format].template
+    provenance = {"folder": source.name, "parameters": model.num_parameters()}
+    save_policy(out, model, tokenizer, PolicyCard(chat_format, "pretrained", provenance))
 
 
 def convert_smollm2(out: Path, chat_format: str) -> None:

@@ -5,15 +5,17 @@ import json
 import pytest
 import torch
 from safetensors.torch import load_file
+from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from agentrl.config.models import PolicyConfig
 from agentrl.errors import ConfigError, StateError
+from agentrl.messages import Message
 from agentrl.rollout.policy import convert_pretrained, create_tiny_policy, load_policy
 from agentrl.rollout.rendering import render
 from agentrl.rollout.tokenizer import train_tokenizer
 from agentrl.rollout.weights import read_weights, tensors_digest
 from agentrl.tasks.base import call_message
-from tests.chat import TEXTS, TOOLS
+from tests.chat import TEXTS, TOOLS, family_tokenizer
 
 SMALL = PolicyConfig(vocab_size=512, hidden_size=32, layers=2, intermediate_size=48)
 
@@ -125,6 +127,37 @@ def test_weights_are_read_from_folders_and_files(folder, tmp_path):
     assert read_weights(folder).keys() == read_weights(folder / "model.safetensors").keys()
     with pytest.raises(StateError, match=r"cannot read the weights .*nothing"):
         read_weights(tmp_path / "nothing")
+
+
+def test_a_model_from_a_folder_becomes_a_policy(tmp_path):
+    """As the hub keeps it: another architecture, another precision, a template that is replaced."""
+    source, out = tmp_path / "Small-Qwen", tmp_path / "out"
+    config = PolicyConfig(kind="pretrained", path=source, chat_format="qwen2.5")
+    with pytest.raises(ConfigError, match=r"policy\.path': .*holds no model"):
+        convert_pretrained(config, out)
+    tokenizer = family_tokenizer("qwen2.5")
+    tokenizer.chat_template = "{{ messages[-1].content }}"
+    shape = Qwen2Config(
+        vocab_size=len(tokenizer), hidden_size=16, intermediate_size=16, num_hidden_layers=1,
+        num_attention_heads=2, num_key_value_heads=1,
+    )  # fmt: skip
+    model = Qwen2ForCausalLM(shape).to(torch.bfloat16)
+    model.save_pretrained(source)
+    tokenizer.save_pretrained(source)
+    convert_pretrained(config, out)
+    policy = load_policy(out)
+    assert (policy.chat_format, policy.card.kind) == ("qwen2.5", "pretrained")
+    weights = policy.model.state_dict()
+    assert all(torch.equal(w.float(), weights[n]) for n, w in model.state_dict().items())
+    told = [Message("user", "Hello.")]
+    ids = render(policy.renderer, told, add_generation_prompt=True).token_ids
+    text = policy.tokenizer.apply_chat_template(
+        [m.to_openai() for m in told], tokenize=False, add_generation_prompt=True
+    )
+    assert policy.tokenizer.decode(ids) == text
+    wrong = PolicyConfig(kind="pretrained", path=source, chat_format="glm-4")
+    with pytest.raises(StateError, match=r"'glm-4' needs the token '\[gMASK\]'"):
+        convert_pretrained(wrong, out)
 
 
 def test_unknown_packages_are_refused(tmp_path):
