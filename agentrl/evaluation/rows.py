@@ -87,6 +87,8 @@ def write_rows(
     frame.insert(0, "row", name)
     frame.insert(1, "run_seed", seed)
     frame.insert(3, "level", frame["task"].map({t: task.level for t, task in tasks.items()}))
+    for column in ("reward", "success", "tokens"):  # where all are missing, they are numbers still
+        frame[column] = pd.to_numeric(frame[column])
     output.parent.mkdir(parents=True, exist_ok=True)
     part = output.with_name(output.name + ".part")
     frame.to_parquet(part, index=False)

@@ -365,6 +365,32 @@ async def test_a_journal_of_another_evaluation_is_refused_and_more_samples_are_n
             await evaluate(config(server, other), output)
 
 
+async def test_nothing_but_failures_and_no_usage_at_all_is_still_a_table(tmp_path):
+    """Columns without any value are numbers, and no episode counts as lost."""
+    async with ApiServer() as server:
+        model = {"protocol": "openai-chat", "attempts": 1}
+        settings = config(server, model, samples=2, evaluation={"concurrency": 1})
+        server.faults.extend(["no-usage", "422"] * 4)
+        frame = await evaluate(settings, tmp_path / "x.parquet")
+    assert frame["reward"].isna().all() and frame["tokens"].isna().all()
+    assert frame.dtypes[["reward", "success", "tokens"]].eq("float64").all()
+    table = main_table(frame)
+    assert table["failures"].tolist() == [2, 2, 2, 2]
+
+
+async def test_how_far_it_is(tmp_path, caplog):
+    caplog.set_level(logging.INFO)
+    async with ApiServer() as server:
+        settings = config(
+            server, {"protocol": "openai-chat"}, samples=20, evaluation={"concurrency": 1}
+        )
+        await evaluate(settings, tmp_path / "x.parquet")
+    said = [r.getMessage() for r in caplog.records if "episodes, 0 failed" in r.getMessage()]
+    assert len(said) == 20
+    assert said[0] == "gpt: 2 of 40 episodes, 0 failed, 0.00 US dollars"
+    assert said[-1] == "gpt: 40 of 40 episodes, 0 failed, 0.01 US dollars"
+
+
 async def test_one_evaluation_is_one_model(tmp_path):
     """Invariant 12: an alias that moves on."""
     output = tmp_path / "gpt.parquet"

@@ -12,11 +12,11 @@ import pytest
 
 from agentrl.config import resolve
 from agentrl.errors import ConfigError, StateError
-from agentrl.evaluation.api.conversation import Request, Said
+from agentrl.evaluation.api.conversation import Request, Said, with_own_ids
 from agentrl.evaluation.api.endpoint import Endpoint
 from agentrl.evaluation.api.failures import Refused, Transient, failure, retry_after
 from agentrl.evaluation.api.usage import Tally, Usage
-from agentrl.messages import Message
+from agentrl.messages import Message, ToolCall
 
 pytestmark = pytest.mark.looptime
 
@@ -205,10 +205,27 @@ async def test_garbage_is_asked_again(body):
     assert len(times) == 2
 
 
-@pytest.mark.parametrize("status", [*range(300, 309), *range(400, 452), *range(500, 530)])
-def test_no_status_is_without_a_meaning(status):
-    error = failure(status, {}, json.dumps({"detail": "why"}), "m")
-    assert "why" in str(error) and isinstance(error, (ConfigError, Transient, Refused))
+def test_no_status_is_without_a_meaning():
+    for status in (*range(300, 309), *range(400, 452), *range(500, 530)):
+        error = failure(status, {}, json.dumps({"detail": "why"}), "m")
+        assert "why" in str(error) and isinstance(error, (ConfigError, Transient, Refused))
+
+
+def test_ids_of_calls_are_unique_in_an_episode_and_fit_every_protocol():
+    def message(*ids):
+        return Message("assistant", "", tuple(ToolCall(i, "say", "{}") for i in ids))
+
+    used = set()
+    turns = [("call_1_0", "a", "a"), ("functions.say:0", "b" * 65, ""), ("a", "call_0_2", "fine")]
+    got = [
+        [call.id for call in with_own_ids(message(*ids), turn, used).tool_calls]
+        for turn, ids in enumerate(turns)
+    ]
+    assert got == [
+        ["call_1_0", "a", "call_0_2"],
+        ["call_1_0_", "call_1_1", "call_1_2"],
+        ["call_2_0", "call_2_1", "fine"],
+    ]
 
 
 def test_costs_by_hand():

@@ -62,8 +62,11 @@ def with_own_ids(message: Message, turn: int, used: set[str]) -> Message:
     """The same message with call ids that are unique in the episode and that every protocol takes."""
     calls = []
     for place, call in enumerate(message.tool_calls):
-        fits = _ID.fullmatch(call.id) and call.id not in used
-        call = call if fits else replace(call, id=f"call_{turn}_{place}")
+        if not _ID.fullmatch(call.id) or call.id in used:
+            own = f"call_{turn}_{place}"
+            while own in used:  # a model may have thought of it first
+                own += "_"
+            call = replace(call, id=own)
         used.add(call.id)
         calls.append(call)
     return replace(message, tool_calls=tuple(calls))

@@ -13,6 +13,7 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -90,7 +91,8 @@ async def evaluate_models_to_file(
         waiting = [job for job in todo if not _finished(journal, job)]
         if len(waiting) < len(todo):
             log.info("%s: %d of %d episodes are there already", name, len(todo) - len(waiting), len(todo))  # fmt: skip
-        play = partial(_play, config, controller, endpoints, journal)
+        progress = _Progress(name, len(waiting))
+        play = partial(_play, config, controller, endpoints, journal, progress)
         conductor = Conductor([], lockstep=False)
         stack.push_async_callback(conductor.close)
         await conductor.run_all(
@@ -115,6 +117,32 @@ async def evaluate_models_to_file(
     _report(
         name, journal, config, models, [r for r in records if r["error"] and r["reward"] is None]
     )
+
+
+@dataclass(slots=True)
+class _Progress:
+    """Says every twentieth part of the way how far an evaluation is."""
+
+    name: str
+    total: int
+    done: int = 0
+    failed: int = 0
+
+    def ended(self, played: Played, endpoints: Mapping[str, Endpoint]) -> None:
+        before = self.done * 20 // self.total
+        self.done += 1
+        self.failed += played.status.is_infrastructure
+        if self.done * 20 // self.total > before:
+            costs = [e.tally.cost(e.config.prices) for e in endpoints.values()]
+            known = [cost for cost in costs if cost is not None]
+            log.info(
+                "%s: %d of %d episodes, %d failed%s",
+                self.name,
+                self.done,
+                self.total,
+                self.failed,
+                f", {sum(known):.2f} US dollars" if len(known) == len(costs) else "",
+            )
 
 
 def journal_path(output: Path) -> Path:
@@ -165,6 +193,7 @@ async def _play(
     controller: Controller,
     endpoints: Mapping[str, Endpoint],
     journal: Journal,
+    progress: _Progress,
     job: Job,
 ) -> None:
     episode = ApiEpisode(controller, endpoints, job, config.evaluation.temperature)
@@ -188,6 +217,7 @@ async def _play(
             **_costs(played, endpoints),
         }
     )
+    progress.ended(played, endpoints)
 
 
 def _costs(played: Played, endpoints: Mapping[str, Endpoint]) -> dict[str, Any]:
