@@ -355,6 +355,20 @@ class PipelineConfig(Section):
     episode_attempts: PositiveInt = Field(3, description="tries after infrastructure failures")
 
 
+class HostingConfig(Section):
+    """Where episodes live. It decides no number: with a controller the same ones come out."""
+
+    controller: str | None = Field(
+        None,
+        pattern=r"^https?://[^@\s]+$",
+        description="address of a controller's API, `http://host:5020/api`, whose workers play the "
+        "episodes; AGENTRL_TOKEN holds its token. null: in the process that needs them",
+    )
+    ca: Path | None = Field(
+        None, description="PEM file of whom to trust as controller, besides the public ones"
+    )
+
+
 class EvaluationConfig(Section):
     """How the rows of the main table are measured: sampled and greedy, one policy version."""
 
@@ -385,6 +399,7 @@ class Config(Section):
     training: TrainingConfig = TrainingConfig()
     rollout: RolloutConfig = RolloutConfig()
     pipeline: PipelineConfig = PipelineConfig()
+    hosting: HostingConfig = HostingConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
     models: dict[ModelName, ModelConfig] = Field(
         default_factory=dict, description="models behind an API, by name"

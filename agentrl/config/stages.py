@@ -57,7 +57,8 @@ def stage_settings(config: Config, stage: str) -> dict[str, Any]:
     """The settings of one of `stages`, all defaults spelled out, as plain data.
 
     Left out: what the stage does not read (seeds, the sizes of splits it never opens, tasks of
-    other runs) and `data_root` where no task of the stage reads official records.
+    other runs), `data_root` where no task of the stage reads official records, and `hosting` where
+    episodes live in the stage's own process.
     """
     kind, _, name = stage.partition("-")
     names = training_runs(config)[name] if kind == "train" else tuple(config.tasks)
@@ -82,6 +83,8 @@ def stage_settings(config: Config, stage: str) -> dict[str, Any]:
         settings.get("policy", {}).pop("path", None)
     if any(entry.source == "official" for entry in tasks.values()):
         settings["data_root"] = str(config.data_root)
+    if kind in ("train", "evaluate") and config.hosting.controller is not None:
+        settings["hosting"] = config.hosting.model_dump(mode="json")
     return settings
 
 

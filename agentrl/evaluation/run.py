@@ -18,7 +18,7 @@ from agentrl.config import Config
 from agentrl.errors import InfrastructureError
 from agentrl.evaluation.rows import GREEDY, SAMPLED, Job, jobs, row, write_rows
 from agentrl.hosting.client import EnvironmentClient
-from agentrl.hosting.controller import Controller
+from agentrl.hosting.environments import Environments, open_environments
 from agentrl.messages import Status
 from agentrl.rollout.agent_loop import EpisodeSettings, run_episode
 from agentrl.rollout.cross_policy import PolicyPool
@@ -26,7 +26,6 @@ from agentrl.rollout.embedded import open_engines
 from agentrl.rollout.trajectory import Trajectory
 from agentrl.tasks.base import Step, Task
 from agentrl.tasks.play import play_expert
-from agentrl.tasks.registry import create_task
 
 EXPERT = "expert"
 
@@ -41,9 +40,8 @@ async def evaluate_to_file(
         name: the row of the table that these episodes belong to.
     """
     started = time.monotonic()
-    tasks = {task: create_task(task, c, config.data_root) for task, c in config.tasks.items()}
-    controller = Controller(tasks)
-    try:
+    async with open_environments(config, dict.fromkeys(config.tasks, split)) as environments:
+        tasks = environments.tasks
         if policy == EXPERT:
             rows = [
                 await _expert_row(tasks[job.sample.task], job, config.pipeline.episode_attempts)
@@ -51,14 +49,12 @@ async def evaluate_to_file(
                 for job in jobs(config, tasks, split, seed, mode)
             ]
         else:
-            rows = await _policy_rows(config, controller, Path(policy), seed, split)
-    finally:
-        await controller.close()
+            rows = await _policy_rows(config, environments, Path(policy), seed, split)
     write_rows(output, rows, config, tasks, name=name, seed=seed, started=started, policy=policy)
 
 
 async def _policy_rows(
-    config: Config, controller: Controller, policy: Path, seed: int, split: str
+    config: Config, environments: Environments, policy: Path, seed: int, split: str
 ) -> list[dict[str, Any]]:
     torch.set_num_threads(config.evaluation.threads)
     slots = config.evaluation.concurrency
@@ -68,11 +64,11 @@ async def _policy_rows(
         for mode in (SAMPLED, GREEDY):
             temperature = config.evaluation.temperature if mode == SAMPLED else 0.0
             settings = embedded.settings(config, temperature=temperature, validation=True)
-            todo = jobs(config, controller.tasks, split, seed, mode)
+            todo = jobs(config, environments.tasks, split, seed, mode)
             episodes = [
                 partial(
                     _play,
-                    controller,
+                    environments.client,
                     embedded.pool,
                     settings,
                     job,

@@ -23,7 +23,7 @@ import torch
 
 from agentrl.config import Config
 from agentrl.errors import StateError
-from agentrl.hosting.controller import Controller
+from agentrl.hosting.environments import Environments, open_environments
 from agentrl.pipeline.admission import Admission
 from agentrl.pipeline.buffer import GroupBuffer
 from agentrl.pipeline.recorder import RunRecorder
@@ -36,7 +36,6 @@ from agentrl.rollout.embedded import open_engines
 from agentrl.rollout.policy import read_card
 from agentrl.rollout.trajectory import Trajectory
 from agentrl.rollout.trajectory_io import read_trajectories, write_trajectories
-from agentrl.tasks.registry import create_task
 from agentrl.training.files import sha256
 from agentrl.training.process import AsyncLearner, LearnerProcess
 from agentrl.training.snapshot import Snapshot, StateFolder, settings_fingerprint
@@ -53,7 +52,8 @@ async def train(
     """
     read_card(policy)  # a missing policy is one line, before anything is started
     facts = {
-        "settings": config.model_dump(mode="json"),
+        # A run may go on with environments elsewhere: they decide no number.
+        "settings": config.model_dump(mode="json", exclude={"hosting"}),
         "run": run,
         "seed": seed,
         "code": code_digest("train", config.task_modules),
@@ -62,21 +62,17 @@ async def train(
     torch.set_num_threads(config.rollout.threads)
     keep = config.training.keep_snapshots
     with StateFolder(state_dir, settings_fingerprint(facts), keep, log.info) as state:
-        controller = Controller({})
-        try:
-            for name, entry in config.tasks.items():
-                controller.tasks[name] = create_task(name, entry, config.data_root)
+        splits = {name: task.train_split for name, task in config.tasks.items()}
+        async with open_environments(config, splits) as environments:
             learner = await LearnerProcess.start(policy, config, seed)
             try:
-                finished = await _run(config, policy, run, seed, state, controller, learner)
+                finished = await _run(config, policy, run, seed, state, environments, learner)
                 if not finished:
                     log.info("%s: stopped; the state is in %s", run, state_dir)
                     return False
                 await learner.export_policy(output / "policy")
             finally:
                 await learner.close()
-        finally:
-            await controller.close()
         try:
             _write_results(state, output, config, run=run, seed=seed)
         except OSError as error:  # shutil's own has no errno
@@ -93,13 +89,13 @@ async def _run(
     run: str,
     seed: int,
     state: StateFolder,
-    controller: Controller,
+    environments: Environments,
     learner: AsyncLearner,
 ) -> bool:
     training, pipeline, rollout = config.training, config.pipeline, config.rollout
     samples = {
         name: task.samples(config.tasks[name].train_split)
-        for name, task in controller.tasks.items()
+        for name, task in environments.tasks.items()
     }
     stream = GroupStream(samples, {name: training.groups_of(name) for name in samples}, seed)
     engines = open_engines(
@@ -119,7 +115,7 @@ async def _run(
                 training.steps,
             ),
             conductor=embedded.conductor,
-            client=controller,
+            client=environments.client,
             pool=embedded.pool,
             settings=embedded.settings(config, temperature=rollout.temperature, validation=False),
             attempts=pipeline.episode_attempts,
