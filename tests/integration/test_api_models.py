@@ -20,6 +20,8 @@ from agentrl.evaluation.api.run import evaluate_models_to_file, journal_path
 from agentrl.reporting.episodes import COLUMNS, read_episodes
 from agentrl.reporting.tables import main_table
 from tests.api_server import KEY, ApiServer
+from tests.fakes import EchoTask
+from tests.hosting_kit import cluster
 
 ROOT = Path(__file__).parents[2]
 PROTOCOLS = ("openai-chat", "openai-responses", "anthropic")
@@ -391,6 +393,22 @@ async def test_how_far_it_is(tmp_path, caplog):
     assert said[-1] == "gpt: 40 of 40 episodes, 0 failed, 0.01 US dollars"
 
 
+async def test_episodes_may_live_with_the_workers_of_a_controller(tmp_path):
+    frames, tasks = [], []
+
+    def task():
+        tasks.append(EchoTask())
+        return tasks[-1]
+
+    async with cluster(task, workers=2) as (controller, _), ApiServer() as server:
+        local = config(server, {"protocol": "anthropic"}, samples=5)
+        hosting = local.hosting.model_copy(update={"controller": f"{controller.url}/api"})
+        for n, settings in enumerate((local, local.model_copy(update={"hosting": hosting}))):
+            frames.append(await evaluate(settings, tmp_path / f"{n}.parquet"))
+    assert server.problems == [] and sum(len(task.started) for task in tasks) == 10
+    pd.testing.assert_frame_equal(*frames)
+
+
 async def test_one_evaluation_is_one_model(tmp_path):
     """Invariant 12: an alias that moves on."""
     output = tmp_path / "gpt.parquet"
@@ -513,6 +531,4 @@ async def test_the_command_killed_with_9_goes_on(tmp_path):
 
 def LongEcho(config, data_root):
     """The echo task with room for many turns."""
-    from tests.fakes import EchoTask
-
     return EchoTask(config, data_root, max_turns=12)

@@ -25,10 +25,10 @@ from agentrl.evaluation.api.episode import ApiEpisode, Played, transcript
 from agentrl.evaluation.api.journal import Journal
 from agentrl.evaluation.api.usage import Tally
 from agentrl.evaluation.rows import GREEDY, SAMPLED, Job, jobs, row, write_rows
-from agentrl.hosting.controller import Controller
+from agentrl.hosting.client import EnvironmentClient
+from agentrl.hosting.environments import open_environments
 from agentrl.messages import Status
 from agentrl.rollout.conductor import Conductor
-from agentrl.tasks.registry import create_task
 
 log = logging.getLogger(__name__)
 
@@ -67,12 +67,13 @@ async def evaluate_models_to_file(
     """
     started = time.monotonic()
     chosen = _chosen(config, models)
-    tasks = {task: create_task(task, c, config.data_root) for task, c in config.tasks.items()}
-    controller = Controller(tasks)
     journal = Journal(journal_path(output), _identity(config, models, name, seed, split))
     async with AsyncExitStack() as stack:
-        stack.push_async_callback(controller.close)
         stack.enter_context(journal)
+        environments = await stack.enter_async_context(
+            open_environments(config, dict.fromkeys(config.tasks, split))
+        )
+        tasks = environments.tasks
         endpoints = {
             model: Endpoint(
                 model,
@@ -92,7 +93,7 @@ async def evaluate_models_to_file(
         if len(waiting) < len(todo):
             log.info("%s: %d of %d episodes are there already", name, len(todo) - len(waiting), len(todo))  # fmt: skip
         progress = _Progress(name, len(waiting))
-        play = partial(_play, config, controller, endpoints, journal, progress)
+        play = partial(_play, config, environments.client, endpoints, journal, progress)
         conductor = Conductor([], lockstep=False)
         stack.push_async_callback(conductor.close)
         await conductor.run_all(
@@ -190,13 +191,13 @@ def _finished(journal: Journal, job: Job) -> bool:
 
 async def _play(
     config: Config,
-    controller: Controller,
+    client: EnvironmentClient,
     endpoints: Mapping[str, Endpoint],
     journal: Journal,
     progress: _Progress,
     job: Job,
 ) -> None:
-    episode = ApiEpisode(controller, endpoints, job, config.evaluation.temperature)
+    episode = ApiEpisode(client, endpoints, job, config.evaluation.temperature)
     try:
         played = await episode.run(config.pipeline.episode_attempts)
     except BaseException:
