@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypedDict
 
 import typer
 
 from agentrl.cli.options import STOPPED, ConfigFile, Output, PolicyDir, Seed, Tasks, only
-from agentrl.config import Config, load
+from agentrl.config import Config, load, resolve
 from agentrl.errors import ConfigError
+
+
+class _Given(TypedDict):
+    policy: Path
+    run: str
+    seed: int
+    output: Path
 
 
 def train(
@@ -35,14 +42,50 @@ def train(
     gpu_memory: Annotated[
         float, typer.Option("--gpu-memory", min=1, help="Dry run: GiB of each GPU.")
     ] = 80.0,
+    replay: Annotated[
+        Path | None,
+        typer.Option("--replay", help="Train on a run's saved trajectories; plays none."),
+    ] = None,
+    rollout_only: Annotated[
+        bool, typer.Option("--rollout-only", help="Play the steps' episodes; trains nothing.")
+    ] = False,
+    track: Annotated[
+        list[str] | None, typer.Option("--track", help="As config key trackers; may be repeated.")
+    ] = None,
 ) -> None:
-    """Train by reinforcement learning; killed and started again, it goes on where it was."""
+    """Train by reinforcement learning; killed and started again, it goes on where it was.
+
+    Under `accelerate launch` every rank runs this command: the first trains, the others are its learner's.
+    """
     settings = only(load([config]), tasks)  # a wrong one is refused before torch is loaded
+    if track:
+        settings = resolve({**settings.model_dump(), "trackers": track})
     if dry_run:
         _print_plan(settings, gpus, gpu_memory)
         return
-    if policy is None or seed is None or state is None or output is None:
+    if replay is not None and rollout_only:
+        raise ConfigError("--replay and --rollout-only: a run has one half at least; give one")
+    half = replay is not None or rollout_only
+    if policy is None or seed is None or output is None or (state is None and not half):
         raise ConfigError("a training needs --policy, --seed, --state and --output; see --help")
+    from agentrl.training.process import follow_launch, launched_rank
+
+    if launched_rank() > 0:
+        if not rollout_only:
+            follow_launch(policy, settings, seed)
+        return
+    if half:
+        from agentrl.pipeline.halves import replay as replay_run
+        from agentrl.pipeline.halves import roll_out
+
+        given = _Given(policy=policy, run=run, seed=seed, output=output)
+        asyncio.run(
+            roll_out(settings, **given)
+            if replay is None
+            else replay_run(settings, trajectories=replay, **given)
+        )
+        return
+    assert state is not None
     from agentrl.pipeline.assembly import train as train_run
 
     finished = asyncio.run(

@@ -5,6 +5,7 @@ The defaults are those of scale `mini`; `config/scales/*.yaml` overlay them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -273,6 +274,32 @@ class AlgorithmConfig(Section):
         return self
 
 
+class LoraConfig(Section):
+    """Train low-rank adapters beside frozen weights (needs the extra `lora`). Not set: all weights."""
+
+    rank: PositiveInt = Field(16, description="of the adapters")
+    alpha: PositiveInt = Field(32, description="the adapter's share is alpha / rank")
+    target_modules: tuple[str, ...] = Field(
+        (), description="names of the layers that get one; empty: all linear ones but the output"
+    )
+
+
+class PoolConfig(Section):
+    """Shares of a task's groups whose sample comes from a difficulty pool; the others are new ones, or
+    neither easy nor hard. Only of use where samples come again."""
+
+    easy: Fraction = Field(0.1, description="samples that their last group solved, every member")
+    hard: Fraction = Field(0.3, description="samples that no member of their last group solved")
+
+    @model_validator(mode="after")
+    def _leaves_room(self) -> Self:
+        if self.easy + self.hard > 1:
+            raise ValueError(
+                f"easy: {self.easy} and hard: {self.hard} are more than 1 together; lower one"
+            )
+        return self
+
+
 class TrainingConfig(Section):
     """The learner of reinforcement learning."""
 
@@ -284,6 +311,15 @@ class TrainingConfig(Section):
         "to those that it does not name",
     )
     group_size: int = Field(8, ge=2, description="episodes of one sample a step")
+    oversampling: float = Field(
+        1.0,
+        ge=1,
+        description="groups played for each that is trained; the first with unequal rewards are, and "
+        "dead ones only to fill the step",
+    )
+    pools: dict[Name, PoolConfig] = Field(
+        default_factory=dict, description="by task; a task without has all samples in turn"
+    )
     learning_rate: PositiveFloat = Field(6.0e-4, description="AdamW's")
     betas: tuple[Fraction, Fraction] = Field((0.9, 0.95), description="AdamW's")
     weight_decay: float = Field(0.0, ge=0, description="AdamW's")
@@ -302,6 +338,10 @@ class TrainingConfig(Section):
         description="bf16: passes in bfloat16, for GPUs and for processors with AVX512-BF16 or AMX; "
         "others emulate it, a hundred times slower",
     )
+    gradient_checkpointing: bool = Field(
+        False, description="compute activations again in the backward pass: less memory, more time"
+    )
+    lora: LoraConfig | None = None
     snapshot_every: PositiveInt = Field(10, description="steps; what a kill can cost")
     keep_snapshots: PositiveInt = Field(2, description="the newest ones")
     threads: PositiveInt = Field(1, description="of the learner's process")
@@ -311,6 +351,10 @@ class TrainingConfig(Section):
         if isinstance(self.groups_per_task, int):
             return self.groups_per_task
         return self.groups_per_task.get(task, 8)
+
+    def played_groups_of(self, task: str) -> int:
+        """Groups of `task` that are played for a step, of which `groups_of` are trained."""
+        return math.ceil(self.groups_of(task) * self.oversampling - 1e-9)
 
 
 class CrossPolicyConfig(Section):
@@ -340,8 +384,15 @@ class PipelineConfig(Section):
         description="deterministic: new weights arrive after a fixed number of groups, so that two "
         "runs are equal; eager: as soon as the learner has them",
     )
-    mode: Literal["async", "sync"] = Field(
-        "async", description="sync: generation waits while the learner works"
+    mode: Literal["async", "one-step-off", "sync"] = Field(
+        "async",
+        description="one-step-off: the next step's episodes are played while the learner works, all "
+        "by the version before; sync: generation waits while the learner works",
+    )
+    partial_rollouts: bool = Field(
+        True,
+        description="new weights reach episodes under way; false: the weights wait for them, and one "
+        "version of the current policy plays an episode",
     )
     publish_after: Fraction = Field(
         0.75,
@@ -379,6 +430,9 @@ class EvaluationConfig(Section):
     threads: PositiveInt = Field(2, description="of the engine")
 
 
+TRACKERS = ("wandb", "trackio")
+
+
 class Config(Section):
     """The whole of a run."""
 
@@ -390,6 +444,11 @@ class Config(Section):
         "results", description="published: only redraw tables and figures from published/"
     )
     data_root: Path | None = Field(None, description="folder of the official AgentBench records")
+    trackers: tuple[str, ...] = Field(
+        (),
+        description="wandb, trackio, or `module:Class` of an accelerate GeneralTracker, beside "
+        "TensorBoard, which is always written; changes no number",
+    )
     tasks: dict[Name, TaskConfig] = Field(min_length=1, description="by name")
     policy: PolicyConfig = PolicyConfig()
     warm_start: WarmStartConfig = WarmStartConfig()
@@ -428,6 +487,12 @@ class Config(Section):
                 f"policy.heads: {self.policy.heads} must divide hidden_size {self.policy.hidden_size}"
             )
         self._check_algorithm()
+        self._check_curriculum()
+        for name in self.trackers:
+            if name not in TRACKERS and not (":" in name and all(name.split(":", 1))):
+                raise ValueError(
+                    f"trackers: {name!r} is none of {', '.join(TRACKERS)}, nor `module:Class`"
+                )
         if self.clones:
             self._check_clones()
         return self
@@ -444,6 +509,13 @@ class Config(Section):
                 f"algorithm.overlong_buffer: {algorithm.overlong_buffer} is more than "
                 f"rollout.max_total_tokens ({room})"
             )
+
+    def _check_curriculum(self) -> None:
+        for task in self.training.pools:
+            if task not in self.tasks:
+                raise ValueError(
+                    f"training.pools: {task!r} is none of the tasks {', '.join(self.tasks)}"
+                )
 
     def _check_clones(self) -> None:
         if self.warm_start.stages:

@@ -73,6 +73,8 @@ def stage_settings(config: Config, stage: str) -> dict[str, Any]:
     if kind == "train" and isinstance(config.training.groups_per_task, Mapping):
         own = _of(tasks, config.training.groups_per_task)
         settings["training"]["groups_per_task"] = own
+    if kind == "train":
+        settings["training"]["pools"] = _of(tasks, settings["training"]["pools"])
     if kind == "clone":
         shared = settings["warm_start"]
         shared["episodes_per_step"] = _of(tasks, shared["episodes_per_step"])

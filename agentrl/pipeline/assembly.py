@@ -13,8 +13,8 @@ import json
 import logging
 import shutil
 import signal
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +23,11 @@ import torch
 
 from agentrl.config import Config
 from agentrl.errors import StateError
+from agentrl.hosting.client import EnvironmentClient
 from agentrl.hosting.environments import Environments, open_environments
 from agentrl.pipeline.admission import Admission
 from agentrl.pipeline.buffer import GroupBuffer
+from agentrl.pipeline.pools import PooledStream
 from agentrl.pipeline.recorder import RunRecorder
 from agentrl.pipeline.rollouts import Rollouts
 from agentrl.pipeline.run import TrainingRun
@@ -36,6 +38,7 @@ from agentrl.rollout.embedded import open_engines
 from agentrl.rollout.policy import read_card
 from agentrl.rollout.trajectory import Trajectory
 from agentrl.rollout.trajectory_io import read_trajectories, write_trajectories
+from agentrl.tasks.base import Sample, Task
 from agentrl.training.files import sha256
 from agentrl.training.process import AsyncLearner, LearnerProcess
 from agentrl.training.snapshot import Snapshot, StateFolder, settings_fingerprint
@@ -52,8 +55,8 @@ async def train(
     """
     read_card(policy)  # a missing policy is one line, before anything is started
     facts = {
-        # A run may go on with environments elsewhere: they decide no number.
-        "settings": config.model_dump(mode="json", exclude={"hosting"}),
+        # A run may go on with environments elsewhere, or be watched by others: no number changes.
+        "settings": config.model_dump(mode="json", exclude={"hosting", "trackers"}),
         "run": run,
         "seed": seed,
         "code": code_digest("train", config.task_modules),
@@ -66,6 +69,7 @@ async def train(
         async with open_environments(config, splits) as environments:
             learner = await LearnerProcess.start(policy, config, seed)
             try:
+                await start_tracking(learner, config, run)
                 finished = await _run(config, policy, run, seed, state, environments, learner)
                 if not finished:
                     log.info("%s: stopped; the state is in %s", run, state_dir)
@@ -92,35 +96,12 @@ async def _run(
     environments: Environments,
     learner: AsyncLearner,
 ) -> bool:
-    training, pipeline, rollout = config.training, config.pipeline, config.rollout
-    samples = {
-        name: task.samples(config.tasks[name].train_split)
-        for name, task in environments.tasks.items()
-    }
-    stream = GroupStream(samples, {name: training.groups_of(name) for name in samples}, seed)
-    engines = open_engines(
-        policy,
-        config,
-        stale_ratio=rollout.cross_policy.stale_ratio,
-        slots=rollout.concurrency,
-        lockstep=pipeline.schedule == "deterministic",
-    )
-    async with engines as embedded:
-        rollouts = Rollouts(
-            stream=stream,
-            buffer=GroupBuffer(stream.groups_per_step, training.group_size),
-            admission=Admission(
-                0 if pipeline.mode == "sync" else pipeline.max_staleness,
-                rollout.concurrency,
-                training.steps,
-            ),
-            conductor=embedded.conductor,
-            client=environments.client,
-            pool=embedded.pool,
-            settings=embedded.settings(config, temperature=rollout.temperature, validation=False),
-            attempts=pipeline.episode_attempts,
-        )
-        snapshots = RunSnapshots(state, learner, embedded.pool)
+    training = config.training
+    admission = Admission(allowed_staleness(config), config.rollout.concurrency, training.steps)
+    tasks, client = environments.tasks, environments.client
+    opened = open_rollouts(config, policy, seed, tasks, client, admission)
+    async with opened as (rollouts, pool):
+        snapshots = RunSnapshots(state, learner, pool)
         step = await snapshots.resume(rollouts) if state.resumed else 0
         recorder = RunRecorder(
             state,
@@ -138,6 +119,68 @@ async def _run(
             return await training_run.run()
 
 
+def allowed_staleness(config: Config) -> int:
+    """How many versions a group may be behind when it starts."""
+    return {"sync": 0, "one-step-off": 1}.get(config.pipeline.mode, config.pipeline.max_staleness)
+
+
+def create_stream(
+    config: Config, samples: Mapping[str, Sequence[Sample]], seed: int
+) -> GroupStream:
+    """The groups that the settings ask for, of `samples` by task."""
+    training = config.training
+    counts = {task: training.played_groups_of(task) for task in samples}
+    if training.pools:
+        return PooledStream(samples, counts, seed, training.pools)
+    return GroupStream(samples, counts, seed)
+
+
+@asynccontextmanager
+async def open_rollouts(
+    config: Config,
+    policy: Path,
+    seed: int,
+    tasks: Mapping[str, Task],
+    client: EnvironmentClient,
+    admission: Admission,
+) -> AsyncIterator[tuple[Rollouts, PolicyPool]]:
+    """The generating half of a run with its engines, which are closed on exit.
+
+    Args:
+        tasks: say which samples there are.
+        client: plays their episodes.
+    """
+    training, pipeline, rollout = config.training, config.pipeline, config.rollout
+    samples = {name: task.samples(config.tasks[name].train_split) for name, task in tasks.items()}
+    stream = create_stream(config, samples, seed)
+    engines = open_engines(
+        policy,
+        config,
+        stale_ratio=rollout.cross_policy.stale_ratio,
+        slots=rollout.concurrency,
+        lockstep=pipeline.schedule == "deterministic",
+    )
+    async with engines as embedded:
+        rollouts = Rollouts(
+            stream=stream,
+            buffer=GroupBuffer(stream.groups_per_step, training.group_size),
+            admission=admission,
+            conductor=embedded.conductor,
+            client=client,
+            pool=embedded.pool,
+            settings=embedded.settings(config, temperature=rollout.temperature, validation=False),
+            attempts=pipeline.episode_attempts,
+            partial=pipeline.partial_rollouts,
+        )
+        yield rollouts, embedded.pool
+
+
+async def start_tracking(learner: AsyncLearner, config: Config, run: str) -> None:
+    """Open the trackers that the settings name, in the learner's process."""
+    if config.trackers:
+        await learner.start_tracking(config.trackers, run, config.model_dump(mode="json"))
+
+
 class RunSnapshots:
     """Publishes weights into the state folder, and saves and restores the whole run there."""
 
@@ -153,6 +196,9 @@ class RunSnapshots:
         reference = await self._learner.publish(self._weights, version)
         self._files[version] = reference.path
         return reference.path
+
+    async def log(self, step: int, values: Mapping[str, float]) -> None:
+        await self._learner.log(step, values)
 
     def prune_weights(self, versions: set[int]) -> None:
         for version in set(self._files) - versions:

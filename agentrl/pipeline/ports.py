@@ -18,6 +18,10 @@ class Learner(Protocol):
         """Write the weights where engines read them, and say where."""
         ...
 
+    async def log(self, step: int, values: Mapping[str, float]) -> None:
+        """Tell the trackers, where the settings name any."""
+        ...
+
 
 class Snapshots(Protocol):
     async def save(

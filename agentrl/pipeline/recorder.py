@@ -10,25 +10,30 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from torch.utils.tensorboard import SummaryWriter
 
-from agentrl.pipeline.history import WHOLE_STEP
+from agentrl.pipeline.history import WHOLE_STEP, scalars
 from agentrl.rollout.trajectory import Trajectory
 from agentrl.rollout.trajectory_io import write_trajectories
-from agentrl.training.snapshot import StateFolder
 
 log = logging.getLogger(__name__)
+
+
+class History(Protocol):
+    """Where history rows go: a run's state folder, or a list."""
+
+    def append(self, row: Mapping[str, Any], /) -> object: ...
 
 
 class RunRecorder:
     """Records one run; use as a context manager.
 
     Args:
-        state: takes the history rows.
-        trajectories: folder of `step-<n>.parquet`, n from 0.
+        history: takes the history rows.
+        trajectories: folder of `step-<n>.parquet`, n from 0; None: they are not kept.
         tensorboard: folder of event files.
         run: the run's name, as a person sees it.
         steps, done: optimiser steps in all, and those that an earlier process has done.
@@ -36,16 +41,17 @@ class RunRecorder:
 
     def __init__(
         self,
-        state: StateFolder,
-        trajectories: Path,
+        history: History,
+        trajectories: Path | None,
         tensorboard: Path,
         *,
         run: str,
         steps: int,
         done: int,
     ) -> None:
-        self._state, self._trajectories = state, trajectories
-        trajectories.mkdir(parents=True, exist_ok=True)
+        self._history, self._trajectories = history, trajectories
+        if trajectories is not None:
+            trajectories.mkdir(parents=True, exist_ok=True)
         self._writer = SummaryWriter(str(tensorboard), purge_step=done)
         self._progress = Progress(
             TextColumn("{task.description}"),
@@ -73,11 +79,12 @@ class RunRecorder:
         rows: Sequence[Mapping[str, Any]],
         report: Mapping[str, float],
     ) -> None:
-        write_trajectories(self._trajectories / f"step-{step:06d}.parquet", trajectories)
+        if self._trajectories is not None:
+            write_trajectories(self._trajectories / f"step-{step:06d}.parquet", trajectories)
         for row in rows:
-            self._state.append(row)
-            self._scalars(step, f"/{row['task']}" if row["task"] != WHOLE_STEP else "", row)
-        self._scalars(step, "", report)
+            self._history.append(row)
+        for name, value in scalars(rows, report).items():
+            self._writer.add_scalar(name, value, step)
         note = " ".join(
             f"{row['task']} {row['success_mean']:.2f}"
             for row in rows
@@ -87,8 +94,3 @@ class RunRecorder:
         if not self._progress.console.is_terminal:
             seconds = rows[-1].get("seconds")
             log.info("%s step %d/%d: %s (%.1f s)", self._run, step + 1, self._steps, note, seconds)
-
-    def _scalars(self, step: int, suffix: str, values: Mapping[str, Any]) -> None:
-        for name, value in values.items():
-            if isinstance(value, int | float) and name not in ("step", "version"):
-                self._writer.add_scalar(f"train/{name}{suffix}", value, step)

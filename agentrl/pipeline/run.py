@@ -3,11 +3,14 @@
 Generation never stops for training: while the learner works on step s in its own process, the
 engines go on with the episodes of later steps, as far ahead as admission allows (6). New weights
 reach the engines between two decode steps, running completions go on under them, and nobody waits
-for an environment (pitfall 33).
+for an environment (pitfall 33). Without `pipeline.partial_rollouts` no episode starts once weights are
+there, and they wait for those under way.
 
 When the weights arrive is the schedule's choice. `deterministic`: after a fixed share of a step's
 episodes has ended since the training step began - a point of the run, not of the clock, so that two
 runs, and a run that was killed and resumed, are equal (8, 9). `eager`: as soon as the learner has them.
+Mode `one-step-off` has a barrier in both: weights wait for all episodes of the next step, each of which
+is of the version before. `sync` has nothing to wait for.
 
 Snapshots are taken where new weights have just arrived: the engines drop their caches there anyway,
 so a resumed run and the unbroken one compute the same from there on.
@@ -21,9 +24,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from agentrl.config import Config
-from agentrl.pipeline.history import step_rows
+from agentrl.pipeline.history import scalars, step_rows
 from agentrl.pipeline.ports import Learner, Recorder, Snapshots
 from agentrl.pipeline.rollouts import Rollouts
+from agentrl.pipeline.selection import chosen
 from agentrl.rollout.trajectory import Trajectory
 
 
@@ -65,8 +69,14 @@ class TrainingRun:
             self.rollouts.refill()
             await self.conductor.until(lambda: self.rollouts.buffer.ready(self.step))
             batch = self.rollouts.buffer.take(self.step)
+            self.rollouts.learn(batch)
+            queues = {
+                "buffered_episodes": float(len(self.rollouts.buffer)),
+                "live_episodes": float(self.conductor.live),
+            }
+            trained, left_out = chosen(batch, self.config)
             generated = time.monotonic()
-            training = asyncio.create_task(self._train(batch))
+            training = asyncio.create_task(self._train(trained))
             try:
                 await self._until_weights_are_due(training)
                 waited = time.monotonic()
@@ -76,9 +86,9 @@ class TrainingRun:
             self.step += 1
             await self._publish()
             now = time.monotonic()
-            self._record(
+            await self._record(
                 batch,
-                report,
+                {**report, **left_out, **queues, **self.rollouts.stream.counts()},
                 {
                     "seconds_generate": generated - started,
                     "seconds_train": seconds,
@@ -110,16 +120,27 @@ class TrainingRun:
             def due() -> bool:
                 return rollouts.finished >= target or not self.conductor.live
 
+        if pipeline.mode == "one-step-off" and self.step + 1 < self.config.training.steps:
+            deterministic = pipeline.schedule == "deterministic"
+
+            def due() -> bool:
+                ready = rollouts.buffer.ready(self.step + 1)
+                return ready and (deterministic or training.done())
+
         training.add_done_callback(lambda _: self.conductor.notify())
         await self.conductor.until(due)
 
     async def _publish(self) -> None:
         weights = await self.learner.publish(self.step)
+        if not self.config.pipeline.partial_rollouts:
+            self.rollouts.held = True
+            await self.conductor.until(lambda: not self.conductor.live)
+            self.rollouts.held = False
         await self.rollouts.pool.load_weights(self.step, weights)
         self.snapshots.prune_weights(self.rollouts.pool.versions)
         self.rollouts.refill()
 
-    def _record(
+    async def _record(
         self,
         batch: Sequence[Trajectory],
         report: Mapping[str, float],
@@ -127,3 +148,5 @@ class TrainingRun:
     ) -> None:
         rows = step_rows(self.step - 1, batch, report, seconds)
         self.recorder.step(self.step - 1, batch, rows, report)
+        if self.config.trackers:
+            await self.learner.log(self.step - 1, scalars(rows, report))

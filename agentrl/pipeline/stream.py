@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 from agentrl.errors import DataError
 from agentrl.randomness import derive, generator
+from agentrl.rollout.trajectory import Trajectory
 from agentrl.tasks.base import Sample
 
 
@@ -47,10 +49,27 @@ class GroupStream:
         step, place = divmod(number, self.groups_per_step)
         task, within = self._pattern[place]
         turn = step * self._counts[task] + within
-        samples = self._samples[task]
-        epoch, position = divmod(turn, len(samples))
-        index = _order(self._seed, task, epoch, len(samples))[position]
-        return Group(number, step, samples[index])
+        return Group(number, step, self._samples[task][self.position(task, turn)])
+
+    def position(self, task: str, turn: int) -> int:
+        """Where the `turn`-th sample of `task` stands among its samples."""
+        size = len(self._samples[task])
+        epoch, place = divmod(turn, size)
+        return _order(self._seed, task, epoch, size)[place]
+
+    def learn(self, trajectories: Sequence[Trajectory]) -> None:
+        """What a step's groups came to; nothing that this stream would go by."""
+
+    def counts(self) -> dict[str, float]:
+        """Of a stream that learns, for the metrics."""
+        return {}
+
+    def state(self) -> dict[str, Any]:
+        """What `restore` needs besides seed and number."""
+        return {}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on where `state` was called."""
 
     def episode_seed(self, group: int, member: int) -> int:
         return derive(self._seed, "episode", group, member)

@@ -164,13 +164,22 @@ def convert_smollm2(out: Path, chat_format: str) -> None:
     save_policy(out, model, tokenizer, PolicyCard(chat_format, "pretrained", provenance))
 
 
-def save_policy(out: Path, model: Any, tokenizer: Any, card: PolicyCard) -> None:
-    """Write a policy folder beside `out`, then put it in place. Raises `StateError`."""
+def save_policy(
+    out: Path,
+    model: Any,
+    tokenizer: Any,
+    card: PolicyCard,
+    weights: Mapping[str, torch.Tensor] | None = None,
+) -> None:
+    """Write a policy folder beside `out`, then put it in place. Raises `StateError`.
+
+    `weights`, by their Hugging Face names, stand in for the model's own.
+    """
     aside = out.with_name(f".{out.name}.partial")
     try:
         shutil.rmtree(aside, ignore_errors=True)
         aside.mkdir(parents=True)
-        model.save_pretrained(aside)
+        model.save_pretrained(aside, state_dict=None if weights is None else dict(weights))
         tokenizer.save_pretrained(aside)
         values = {name: getattr(card, name) for name in PolicyCard.__dataclass_fields__}
         (aside / CARD).write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")

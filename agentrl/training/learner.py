@@ -2,7 +2,7 @@
 
 Invariants: the learner sees the ids that the engine sampled (1) and a mask made with them (7 of the
 pitfalls); the loss of an optimiser step is Σ over its tokens / all its sampled tokens, however it
-is cut (7); what a step does depends on its trajectories and (seed, step), never on their order, the
+is cut, micro-batches and ranks alike (7); what a step does depends on its trajectories and (seed, step), never on their order, the
 clock or what ran before (8), so a restored learner goes on bit by bit (9); an engine that does not
 sample from the distribution that is trained on is noticed at the first step, one that did
 not take an update at the first tokens of that version (pitfalls 22 and 26).
@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from accelerate import Accelerator
+from accelerate.utils import DistributedType
 
 from agentrl.algorithms.losses import policy_loss
 from agentrl.algorithms.statistics import AGES, LossStatistics, StepStatistics
@@ -26,16 +27,25 @@ from agentrl.config.models import Config
 from agentrl.errors import ConfigError, InfrastructureError, StateError
 from agentrl.rollout.policy import Policy, load_policy, save_policy
 from agentrl.rollout.trajectory import Trajectory
-from agentrl.training.batch import MicroBatch, Row, collate, micro_batches, pack, split_minibatches
+from agentrl.training.adapters import (
+    add_adapters,
+    exported_weights,
+    is_adapted,
+    recompute_activations,
+)
+from agentrl.training.batch import MicroBatch, Row, micro_batches, split_minibatches
 from agentrl.training.files import write_json
+from agentrl.training.ranks import create_accelerator, merged, micro_batches_of_rank, over_ranks
 from agentrl.training.schedule import schedule
 from agentrl.training.scorer import TokenScorer
 from agentrl.training.step_batch import StepBatch, prepare_step
+from agentrl.training.tracking import start_trackers, stop_trackers
 from agentrl.training.weights import (
     WeightsRef,
     load_state,
     publish_weights,
     save_state,
+    whole,
 )
 
 CHECKED_TRAJECTORIES = 4
@@ -45,7 +55,7 @@ ENGINE_TOLERANCE = {"fp32": 1.0e-3, "bf16": 5.0e-2}
 
 
 class Learner:
-    """The policy being trained, its optimizer and its step count.
+    """The policy being trained, its optimizer and its step count; one a rank.
 
     Args:
         policy: its model, any Hugging Face causal language model, is trained in float32.
@@ -72,11 +82,18 @@ class Learner:
         self.engine_tolerance = ENGINE_TOLERANCE[config.rollout.dtype]
         self._published: int | None = 0  # the version that an engine has of the present weights
         self._engine_checked: set[bool] = set()  # False: weights it came with; True: an update
-        self.accelerator = Accelerator(mixed_precision="no")  # autocast is ours: see `_autocast`
-        model = policy.model.float().to(self.accelerator.device)
+        self.accelerator = create_accelerator()
+        self.ranks, self.rank = self.accelerator.num_processes, self.accelerator.process_index
+        model = policy.model.float()
+        if self.training.lora is not None:
+            model = add_adapters(model, self.training.lora, seed)
+        if self.accelerator.distributed_type != DistributedType.FSDP:  # which places its own shards
+            model = model.to(self.accelerator.device)
         scorer = TokenScorer(model, config.rollout.temperature)
+        if self.training.gradient_checkpointing:
+            recompute_activations(model)
         optimizer = torch.optim.AdamW(
-            scorer.parameters(),
+            [parameter for parameter in scorer.parameters() if parameter.requires_grad],
             lr=self.training.learning_rate,
             betas=self.training.betas,
             weight_decay=self.training.weight_decay,
@@ -141,6 +158,7 @@ class Learner:
                     trained, denominator, len(batch.tasks), len(batch.roles)
                 )
                 norms.append(self._optimizer_step())
+        statistics = over_ranks(statistics, self.accelerator)
         self.step += 1
         if norms:
             self._published = None
@@ -166,37 +184,49 @@ class Learner:
     def accumulate(
         self, rows: Sequence[Row], denominator: float, tasks: int, roles: int
     ) -> StepStatistics:
-        """Add the gradient of one optimiser step's loss, Σ over `rows` / `denominator`."""
+        """Add the gradient of one optimiser step's loss, Σ over `rows` / `denominator`.
+
+        Every rank is given all rows and trains its share; the statistics are of that share.
+        """
         statistics = StepStatistics.empty(tasks, roles)
-        for micro in micro_batches(rows, self.training.max_tokens_per_microbatch):
+        micros = micro_batches_of_rank(
+            rows, self.training.max_tokens_per_microbatch, self.rank, self.ranks
+        )
+        for number, (micro, own) in enumerate(micros):
             micro = micro.to(self.accelerator.device)
-            with self._autocast():
-                scores, entropy = self.scorer(
-                    micro.input_ids, micro.select, micro.targets, with_entropy=True
+            last = number == len(micros) - 1
+            with nullcontext() if last else self.accelerator.no_sync(self.scorer):
+                with self._autocast():
+                    scores, entropy = self.scorer(
+                        micro.input_ids, micro.select, micro.targets, with_entropy=True
+                    )
+                loss, columns = policy_loss(
+                    scores[: micro.count],
+                    micro.behaviour,
+                    micro.advantages,
+                    denominator,
+                    self.algorithm,
+                    weights=micro.weights,
+                    sequence_ids=micro.row_ids,
+                    proximal=micro.proximal if self.algorithm.proximal == "step" else None,
+                    reference=self._reference_logprobs(micro),
+                    entropy=entropy[: micro.count],
                 )
-            loss, columns = policy_loss(
-                scores[: micro.count],
-                micro.behaviour,
-                micro.advantages,
-                denominator,
-                self.algorithm,
-                weights=micro.weights,
-                sequence_ids=micro.row_ids,
-                proximal=micro.proximal if self.algorithm.proximal == "step" else None,
-                reference=self._reference_logprobs(micro),
-                entropy=entropy[: micro.count],
-            )
-            self.accelerator.backward(loss)
-            statistics += StepStatistics(
-                LossStatistics.of(columns, micro.task_ids, tasks),
-                LossStatistics.of(columns, micro.role_ids, roles),
-                LossStatistics.of(columns, micro.age_ids, len(AGES)),
-            )
+                if self.ranks > 1:  # whose gradients are averaged, but are to be added up
+                    loss = loss * (self.ranks if own else 0)
+                self.accelerator.backward(loss)
+            if own:
+                statistics += StepStatistics(
+                    LossStatistics.of(columns, micro.task_ids, tasks),
+                    LossStatistics.of(columns, micro.role_ids, roles),
+                    LossStatistics.of(columns, micro.age_ids, len(AGES)),
+                )
         return statistics
 
-    def publish(self, folder: Path, version: int) -> WeightsRef:
-        """Write the weights for the engines as `version`, atomically. Raises `StateError`."""
-        out = publish_weights(self.model, folder, version)
+    def publish(self, folder: Path, version: int) -> WeightsRef | None:
+        """Write the weights for the engines as `version`, atomically; the first rank alone does and
+        returns where. Raises `StateError`."""
+        out = publish_weights(exported_weights(self.model), folder, version, writes=self.rank == 0)
         self._published = version
         return out
 
@@ -207,16 +237,24 @@ class Learner:
             "training_steps": self.step,
             "training_seed": self.seed,
         }
-        save_policy(path, self.model, self._tokenizer, replace(self._card, provenance=provenance))
+        card, model = replace(self._card, provenance=provenance), self.model
+        weights = None
+        if is_adapted(model) or self.accelerator.distributed_type == DistributedType.FSDP:
+            weights = {name: whole(value) for name, value in exported_weights(model).items()}
+        if self.rank == 0:
+            plain = model.get_base_model() if is_adapted(model) else model
+            save_policy(path, plain, self._tokenizer, card, weights)
 
     def save(self, folder: Path) -> None:
         """Everything `load` needs, into an existing folder (a snapshot in the making).
 
         There is no random state to save: the order of minibatches derives from (seed, step).
         """
-        save_state(folder / "learner.safetensors", self.model, [self.optimizer])
+        writes = self.rank == 0
+        save_state(folder / "learner.safetensors", self.model, [self.optimizer], writes=writes)
         record = {"step": self.step, "seed": self.seed, "published": self._published}
-        write_json(folder / "learner.json", record)
+        if writes:
+            write_json(folder / "learner.json", record)
 
     def load(self, folder: Path) -> int:
         """Go on where `save` was called; returns the step. Raises `StateError`."""
@@ -231,7 +269,15 @@ class Learner:
         self.step, self._published = step, published
         return self.step
 
+    def start_tracking(self, names: Sequence[str], run: str, settings: Mapping[str, Any]) -> None:
+        """Open trackers for `log`; see `training.tracking`."""
+        start_trackers(self.accelerator, names, run, settings)
+
+    def log(self, step: int, values: Mapping[str, float]) -> None:
+        self.accelerator.log(dict(values), step=step)
+
     def close(self) -> None:
+        stop_trackers(self.accelerator)
         self.accelerator.free_memory()
 
     def _autocast(self) -> torch.autocast:
@@ -240,9 +286,10 @@ class Learner:
         return torch.autocast(self.accelerator.device.type, torch.bfloat16, enabled=enabled)
 
     def _optimizer_step(self) -> float:
-        norm = float(
-            self.accelerator.clip_grad_norm_(self.scorer.parameters(), self.training.grad_clip)
+        clipped = self.accelerator.clip_grad_norm_(
+            self.scorer.parameters(), self.training.grad_clip
         )
+        norm = float(whole(clipped))
         if not np.isfinite(norm):
             raise FloatingPointError(f"step {self.step}: the gradient's norm is {norm}")
         self.optimizer.step()
@@ -254,20 +301,20 @@ class Learner:
         """The rows with the log-probabilities of the present weights, those of the step's start."""
         numbers, out = list(rows), {}
         budget = self.training.max_tokens_per_microbatch
-        for places in pack([rows[number].inputs for number in numbers], budget):
-            some = [numbers[place] for place in places]
-            micro = collate([rows[number] for number in some], budget)
+        every = [rows[number] for number in numbers]
+        for micro, own in micro_batches_of_rank(every, budget, self.rank, self.ranks):
             micro = micro.to(self.accelerator.device)
             with self._autocast():
                 scores, _ = self.scorer(micro.input_ids, micro.select, micro.targets)
             values = scores[: micro.count].cpu().numpy()
             of_row = micro.row_ids.cpu().numpy()
-            for place, number in enumerate(some):
-                row = rows[number]
+            for place, index in enumerate(own):
+                row = every[index]
                 proximal = np.zeros(len(row.weights), np.float32)
                 proximal[row.weights != 0] = values[of_row == place]
-                out[number] = replace(row, proximal=proximal)
-        return out
+                out[numbers[index]] = proximal
+        found = merged(out, self.accelerator)
+        return {number: replace(rows[number], proximal=found[number]) for number in numbers}
 
     @torch.no_grad()
     def _reference_logprobs(self, micro: MicroBatch) -> torch.Tensor | None:

@@ -17,7 +17,7 @@ import os
 import signal
 import threading
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from multiprocessing.connection import Connection, wait
@@ -48,6 +48,12 @@ class AsyncLearner(Protocol):
     async def load(self, folder: Path) -> int: ...
 
     async def export_policy(self, path: Path) -> None: ...
+
+    async def start_tracking(
+        self, names: Sequence[str], run: str, settings: Mapping[str, Any]
+    ) -> None: ...
+
+    async def log(self, step: int, values: Mapping[str, float]) -> None: ...
 
     async def close(self) -> None: ...
 
@@ -82,18 +88,43 @@ class _Learner:
     async def export_policy(self, path: Path) -> None:
         await self._call("export_policy", path)
 
+    async def start_tracking(
+        self, names: Sequence[str], run: str, settings: Mapping[str, Any]
+    ) -> None:
+        await self._call("start_tracking", names, run, settings)
+
+    async def log(self, step: int, values: Mapping[str, float]) -> None:
+        await self._call("log", step, values)
+
 
 Factory = Callable[[Path, Config, int], Any]
 
 
 def create_learner(policy_path: Path, config: Config, seed: int) -> Any:
-    """A `Learner` on the configured number of threads; torch is first imported here."""
+    """A `Learner` on the configured number of threads; torch is first imported here.
+
+    Under `accelerate launch` it is that of rank 0, and speaks for the others.
+    """
     import torch
 
     from agentrl.training.learner import Learner
+    from agentrl.training.ranks import RankedLearner
 
     torch.set_num_threads(config.training.threads)
-    return Learner.create(policy_path, config, seed)
+    learner = Learner.create(policy_path, config, seed)
+    return RankedLearner(learner) if learner.ranks > 1 and learner.rank == 0 else learner
+
+
+def launched_rank() -> int:
+    """This process's rank, as `accelerate launch` tells it; 0 outside of one."""
+    return int(os.environ.get("RANK", "0"))
+
+
+def follow_launch(policy_path: Path, config: Config, seed: int) -> None:
+    """What every rank but the first does in a training: hold a learner and do as the first one's."""
+    from agentrl.training.ranks import follow
+
+    follow(create_learner(policy_path, config, seed))
 
 
 class LocalLearner(_Learner):

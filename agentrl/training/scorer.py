@@ -22,6 +22,7 @@ class TokenScorer(nn.Module):
         super().__init__()
         self.model = model
         self.temperature = temperature
+        self._no_split_modules = getattr(model, "_no_split_modules", None)  # FSDP shards by these
         if model.device.type == "cpu":
             model.set_attn_implementation("eager")  # trains faster than sdpa there (mini.md §2)
         self.eval()

@@ -9,10 +9,10 @@ from safetensors.torch import save_file
 
 from agentrl.config import resolve
 from agentrl.pipeline.admission import Admission
+from agentrl.pipeline.assembly import allowed_staleness, create_stream
 from agentrl.pipeline.buffer import GroupBuffer
 from agentrl.pipeline.rollouts import Rollouts
 from agentrl.pipeline.run import TrainingRun
-from agentrl.pipeline.stream import GroupStream
 from agentrl.rollout.agent_loop import EpisodeSettings
 from agentrl.rollout.conductor import Conductor
 from agentrl.rollout.cross_policy import PolicyPool
@@ -43,6 +43,9 @@ class ToyRun:
         seconds: of one completion, by (task, group, member); 0 for a run on the real clock.
         text: what a policy says at a turn, by (group, member, turn); "stop" wins and ends.
         before: see `FakeClient`.
+        fails: called at the end of a completion with what `seconds` is called with; may raise.
+        train_seconds: of a step of training, where `seconds` are set.
+        pipeline, training: further settings of these sections.
     """
 
     folder: Path
@@ -54,13 +57,35 @@ class ToyRun:
     seconds: object = lambda task, group, member: 0.0
     text: object = lambda group, member, turn: "stop"
     before: object = None
+    fails: object = lambda task, group, member: None
     max_staleness: int = 2
     concurrency: int = 8
     attempts: int = 2
     max_turns: int = 5
     train_seconds: float = 1.0
+    pipeline: dict = field(default_factory=dict)
+    training: dict = field(default_factory=dict)
     batches: list = field(default_factory=list)
     rows: list = field(default_factory=list)
+    reports: list = field(default_factory=list)
+    arrivals: list = field(default_factory=list)
+    """When weights had arrived at the engine."""
+
+    def config(self):
+        return resolve(
+            {
+                "tasks": {name: {"factory": "tests.fakes:EchoTask"} for name in self.tasks},
+                "training": {
+                    "start": "base", "steps": self.steps, "snapshot_every": 10_000,
+                    "groups_per_task": self.groups_per_task, "group_size": self.group_size,
+                    **self.training,
+                },
+                "pipeline": {
+                    "schedule": "eager", "max_staleness": max(self.max_staleness, 1),
+                    **({} if self.max_staleness else {"mode": "sync"}), **self.pipeline,
+                },
+            }
+        )  # fmt: skip
 
     async def run(self):
         toy = self
@@ -68,7 +93,9 @@ class ToyRun:
         class Engine(FakeEngine):
             async def generate(self, prompt_ids, sampling, *, session, partial=None):
                 group, member = divmod(session - 1, toy.group_size)
-                await asyncio.sleep(toy.seconds(stream.group(group).sample.task, group, member))
+                task = stream.group(group).sample.task
+                await asyncio.sleep(toy.seconds(task, group, member))
+                toy.fails(task, group, member)
                 return await super().generate(
                     prompt_ids, sampling, session=session, partial=partial
                 )
@@ -77,32 +104,36 @@ class ToyRun:
             return completion(toy.renderer, toy.text(*divmod(session - 1, toy.group_size), turn))
 
         ranges = {name: SampleRange(name, "train", size) for name, size in self.tasks.items()}
-        stream = GroupStream(ranges, dict.fromkeys(ranges, self.groups_per_task), 0)
+        config = self.config()
+        stream = create_stream(config, ranges, 0)
         self.client = FakeClient(EchoTask(max_turns=self.max_turns), before=self.before)
-        config = resolve(
-            {
-                "tasks": {name: {"factory": "tests.fakes:EchoTask"} for name in self.tasks},
-                "training": {
-                    "start": "base", "steps": self.steps, "snapshot_every": 10_000,
-                    "groups_per_task": self.groups_per_task, "group_size": self.group_size,
-                },
-                "pipeline": {"schedule": "eager", "max_staleness": max(self.max_staleness, 1)},
-            }
-        )  # fmt: skip
         rollouts = Rollouts(
             stream=stream,
             buffer=GroupBuffer(stream.groups_per_step, self.group_size),
-            admission=Admission(self.max_staleness, self.concurrency, self.steps),
+            admission=Admission(allowed_staleness(config), self.concurrency, self.steps),
             conductor=Conductor([], lockstep=False),
             client=self.client,
-            pool=PolicyPool({"current": Engine(script)}),
+            pool=self._pool(Engine(script)),
             settings=EpisodeSettings(self.renderer),
             attempts=self.attempts,
+            partial=config.pipeline.partial_rollouts,
         )
+        self.rollouts = rollouts
         run = TrainingRun(config, learner=self, rollouts=rollouts, snapshots=self, recorder=self)
         finished = await run.run()
         await rollouts.conductor.close()
         return finished
+
+    def _pool(self, engine):
+        pool = PolicyPool({"current": engine})
+        load = pool.load_weights
+
+        async def timed(version, path):
+            await load(version, path)
+            self.arrivals.append(asyncio.get_running_loop().time())
+
+        pool.load_weights = timed
+        return pool
 
     @property
     def trained(self):
@@ -125,3 +156,4 @@ class ToyRun:
 
     def step(self, step, trajectories, rows, report):
         self.rows += rows
+        self.reports.append(report)

@@ -55,6 +55,25 @@ def test_unknown_tasks_are_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     assert said == "error: --tasks 'chess': not in the config; it has ['alfworld']"
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--replay", "nowhere"], "error: nowhere is no policy folder: it has no policy.json"),
+        (["--replay", "a", "--rollout-only"], "error: --replay and --rollout-only: "),
+        ([], "error: a training needs --policy, --seed, --state and --output"),
+        (["--track", "chess"], "error: config: trackers: 'chess' is none of wandb, trackio, nor"),
+    ],
+)
+def test_half_a_training_is_asked_for_in_full(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, options: list[str], message: str
+) -> None:
+    settings = tmp_path / "settings.yaml"
+    settings.write_text(SETTINGS)
+    given = ["--config", str(settings), "--policy", "nowhere", "--seed", "0", "--output", "x"]
+    said = run_main(monkeypatch, "train", *given, *options)
+    assert isinstance(said, str) and said.startswith(message)
+
+
 @pytest.mark.parametrize("what", [(), ("--policy", "expert", "--model", "gpt")])
 def test_an_evaluation_is_of_a_policy_or_of_models(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, what: tuple[str, ...]

@@ -60,6 +60,13 @@ def test_a_single_task_run_is_given_its_own_number_of_groups() -> None:
     assert (part.groups_of("alfworld"), part.groups_of("dbbench")) == (12, 8)
 
 
+def test_a_single_task_run_is_given_its_own_pools() -> None:
+    config = changed(training={"pools": {"alfworld": {"hard": 0.5}}})
+    assert stage_settings(config, "train-single-dbbench")["training"]["pools"] == {}
+    own = stage_settings(config, "train-single-alfworld")["training"]["pools"]
+    assert own == {"alfworld": {"easy": 0.1, "hard": 0.5}}
+
+
 def test_one_task_has_no_single_task_runs() -> None:
     config = changed(tasks={"alfworld": {}, "dbbench": None})
     assert list(training_runs(config)) == ["multi-task"]
@@ -68,6 +75,7 @@ def test_one_task_has_no_single_task_runs() -> None:
 def test_settings_reach_only_the_stages_that_read_them() -> None:
     assert affected(seeds=[0, 1]) == set()
     assert affected(results_from="published") == set()
+    assert affected(trackers=["wandb"]) == set()
     assert affected(evaluation={"samples": 3}) == {"evaluate"}
     assert affected(training={"steps": 3}) == TRAININGS
     assert affected(algorithm={"preset": "faithful"}) == TRAININGS

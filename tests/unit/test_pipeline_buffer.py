@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from agentrl.messages import Status
 from agentrl.pipeline.admission import Admission
 from agentrl.pipeline.buffer import GroupBuffer
-from agentrl.pipeline.history import step_rows
+from agentrl.pipeline.history import scalars, step_rows
 from agentrl.rollout.trajectory import Trajectory, empty_columns
 
 
@@ -79,6 +79,7 @@ def test_history_rows_by_hand():
     first = trajectory(
         0, 0,
         metrics={"success": 1.0, "turns": 2.0, "invalid_calls": 1.0},
+        timings={"engine": 2.0, "environment": 0.5},
         token_ids=np.array([9, 1, 2, 9, 3], np.int32),
         loss_mask=np.array([0, 1, 1, 0, 1], bool),
         behaviour_logprobs=np.zeros(5, np.float32),
@@ -89,7 +90,12 @@ def test_history_rows_by_hand():
     second = trajectory(0, 1, reward=0.0, status=Status.LIMIT_REACHED,
                         metrics={"success": 0.0, "turns": 4.0, "invalid_calls": 0.0})  # fmt: skip
     failed = trajectory(1, 0, task="b", reward=None, status=Status.TASK_ERROR)
-    rows = {r["task"]: r for r in step_rows(4, [first, second, failed], {"loss": 0.5}, {})}
+    report = {
+        "loss": 0.5, "entropy": 1.0, "entropy/a": 2.0, "kl_behaviour/age/0": 1e-6,
+        "buffered_episodes": 3.0,
+    }  # fmt: skip
+    found = step_rows(4, [first, second, failed], report, {"seconds": 2.0, "seconds_wait": 0.5})
+    rows = {r["task"]: r for r in found}
     assert rows["a"]["reward_mean"] == 0.5
     assert rows["a"]["turns_mean"] == 3.0
     assert rows["a"]["truncated"] == 1
@@ -101,3 +107,17 @@ def test_history_rows_by_hand():
     assert rows["b"]["reward_mean"] is None  # absent, not zero
     assert rows["*"]["episodes"] == 3
     assert rows["*"]["loss"] == 0.5
+    assert "loss" not in rows["a"]
+    assert rows["a"]["tokens_mean"] == 2.5  # 5 and none
+    assert (rows["a"]["entropy"], rows["b"]["entropy"], rows["*"]["entropy"]) == (2.0, None, 1.0)
+    assert rows["*"]["kl_engine"] == 1e-6
+    assert rows["*"]["buffered_episodes"] == 3.0
+    assert (rows["*"]["seconds_wait"], rows["*"]["tokens_per_second"]) == (0.5, 1.5)
+    assert rows["a"]["seconds_engine_mean"] == 2.0  # of the one that has it
+    assert rows["b"]["seconds_engine_mean"] is None
+    causes = {k: v for k, v in rows["*"].items() if k.startswith("status_") and v}
+    assert causes == {
+        "status_completed": 1, "status_task_limit_reached": 1, "status_task_error": 1,
+    }  # fmt: skip
+    assert scalars(found, report)["train/entropy/a"] == 2.0
+    assert scalars(found, report)["train/status_task_error/b"] == 1.0

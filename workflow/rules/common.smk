@@ -36,6 +36,8 @@ ROWS = evaluated_rows(CONFIG)
 STAGES = stages(CONFIG)
 # Manifests of the images that the settings ask for; empty with embedded back ends.
 NEEDED_IMAGES = expand("results/images/{image}.json", image=needed(CONFIG))
+# No setting of a stage: who watches a run changes none of its numbers.
+TRACK = " ".join(f"--track {name}" for name in CONFIG.trackers)
 PUBLISHED = CONFIG.results_from == "published"
 SHOWN = f"{CONFIG.results_from}/{SCALE}"
 FIGURES = [
