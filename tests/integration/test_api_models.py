@@ -432,6 +432,19 @@ async def test_the_budget_ends_an_evaluation_and_counts_earlier_starts(tmp_path)
             assert len(server.requests) == answers
 
 
+async def test_a_budget_that_nobody_can_keep_is_not_kept_silently(tmp_path):
+    output = tmp_path / "gpt.parquet"
+    async with ApiServer() as server:
+        server.faults.append("no-usage")
+        model = {"protocol": "anthropic", "budget": 9}
+        settings = config(server, model, evaluation={"concurrency": 1})
+        with pytest.raises(ConfigError, match=r"models\.m0\.budget': 9 US dollars cannot be kept"):
+            await evaluate(settings, output)
+        assert len(server.requests) == 1
+        frame = await evaluate(config(server, {"protocol": "anthropic"}), output)
+        assert (frame["success"] == 1).all()
+
+
 async def test_no_more_requests_at_once_than_allowed(tmp_path):
     async with ApiServer() as server:
         server.open.clear()

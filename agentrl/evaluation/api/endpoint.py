@@ -20,7 +20,7 @@ from agentrl.config.api_models import ModelConfig
 from agentrl.errors import AgentRLError, ConfigError, StateError
 from agentrl.evaluation.api import anthropic, openai_chat, openai_responses
 from agentrl.evaluation.api.conversation import Answer, Garbage, Request
-from agentrl.evaluation.api.failures import ContextExceeded, Refused, Transient, failure
+from agentrl.evaluation.api.failures import Refused, Transient, failure
 from agentrl.evaluation.api.limits import Limits
 from agentrl.evaluation.api.usage import Tally
 from agentrl.randomness import stream
@@ -74,8 +74,8 @@ class Endpoint:
     async def ask(self, request: Request, tally: Tally) -> Answer:
         """The model's next message; `tally` (an episode's) and `self.tally` count it.
 
-        Raises `Transient` after the last attempt, `Refused` or `ContextExceeded` where the endpoint
-        does not take this conversation, and an error for a person where nothing will do.
+        Raises `Transient` after the last attempt, `Refused` where the endpoint does not take this
+        conversation, and an error for a person where nothing will do.
         """
         sent = json.dumps(self._protocol.body(self.name, self.config, request)).encode()
         self._asked += 1
@@ -172,6 +172,11 @@ class Endpoint:
         budget = self.config.budget
         if budget is None or self.config.prices is None:
             return
+        if self.tally.without_usage:
+            raise ConfigError(
+                f"config key 'models.{self.name}.budget': {budget:g} US dollars cannot be kept, for the "
+                "endpoint has not said the tokens of an answer; set it to null to go on"
+            )
         spent = self.tally.usage.cost(self.config.prices)
         if spent >= budget:
             raise ConfigError(
@@ -226,6 +231,3 @@ def _key(name: str, config: ModelConfig, environment: Mapping[str, str]) -> str 
             "(spaces, line breaks or letters beyond ASCII); set it to the key alone"
         )
     return key
-
-
-__all__ = ["ContextExceeded", "Endpoint", "Refused", "Transient"]
