@@ -1,6 +1,7 @@
 """What a run of a large policy needs: GPUs and their memory, and what is missing on this machine.
 
-An estimate from shapes, not a measurement; the formulas are in `learner_bytes` and `engine_bytes`.
+An estimate from shapes, not a measurement; the formulas are in `learner_bytes` and `engine_bytes`. All
+weights are trained: with `training.lora` it takes less.
 Half of the GPUs learn and half sample, as in the released code (paper §5.2, `rollout_ratio`).
 """
 
@@ -60,17 +61,18 @@ def learner_bytes(config: Config, shape: Shape, gpus: int) -> float:
     """Bytes on each of `gpus` GPUs that share weights, gradients and AdamW's moments (FSDP).
 
     Shared: 4 + 4 + 8 bytes a parameter, and 2 of the frozen reference where there is a KL term. Not
-    shared, for T tokens of a micro-batch: a checkpoint of every layer (2TH), one layer's own
-    activations (2T(6H + 3I)), logits in bf16 and twice in fp32 (10TV), two layers and the largest
-    embedding as they are gathered in bf16.
+    shared, for T tokens of a micro-batch: a checkpoint of every layer (2TH), the activations of one
+    layer, or of all where they are not computed again (2T(6H + 3I)), logits in bf16 and twice in fp32
+    (10TV), two layers and the largest embedding as they are gathered in bf16.
     """
     tokens = config.training.max_tokens_per_microbatch
+    held = 1 if config.training.gradient_checkpointing else shape.layers
     shared = (16 + 2 * (config.algorithm.kl_coefficient > 0)) * shape.parameters / gpus
     checkpoints = 2 * tokens * shape.hidden_size * shape.layers
     layer = 2 * tokens * (6 * shape.hidden_size + 3 * shape.intermediate_size)
     logits = 10 * tokens * shape.vocab_size
     gathered = 2 * (2 * shape.layer_parameters + shape.embedding_parameters)
-    return float(shared + checkpoints + layer + logits + gathered + CONTEXT)
+    return float(shared + checkpoints + held * layer + logits + gathered + CONTEXT)
 
 
 def engine_bytes(shape: Shape, gpus: int) -> float:
@@ -135,7 +137,11 @@ def describe(plan: Plan, config: Config) -> Iterator[str]:
     )
     yield (
         f"learner   {plan.learner / GIB:.1f} of {USABLE * plan.memory / GIB:.1f} usable GiB on each, "
-        f"micro-batches of {config.training.max_tokens_per_microbatch} tokens, checkpointed"
+        f"micro-batches of {config.training.max_tokens_per_microbatch} tokens"
+    )
+    yield (
+        "start     accelerate launch --config_file config/accelerate/fsdp2.yaml --num_processes "
+        f"{plan.learners} --no_python agentrl train …"
     )
     yield (
         f"engines   {plan.engines} on {plan.engine_gpus} each, {plan.stale} of them for the stale copy; "
@@ -161,11 +167,15 @@ def missing(plan: Plan, config: Config) -> Iterator[str]:
         yield "GPUs: no NVIDIA driver on this machine"
     if find_spec("vllm") is None:
         yield "engine: pip install -e '.[vllm]'"
-    if find_spec("ray") is None:
-        yield "cluster: pip install -e '.[cluster]'"
-    if plan.gpus > 1:
+    if config.algorithm.kl_coefficient > 0:
         yield (
-            f"learner: {plan.learners} GPUs are planned; this version learns in one process, on one GPU"
+            "learner: this version holds the reference of algorithm.kl_coefficient whole, in fp32, on "
+            f"every GPU: {(4 - 2 / plan.learners) * plan.shape.parameters / GIB:.0f} GiB more than planned"
+        )
+    if plan.engines * plan.engine_gpus > 1:
+        yield (
+            f"engines: {plan.engines * plan.engine_gpus} GPUs are planned; this version samples in the "
+            "process of the first rank"
         )
     for row in rows(config, config.data_root):
         if row.missing:

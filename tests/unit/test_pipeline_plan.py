@@ -82,11 +82,15 @@ def test_memory_by_hand():
             "training": {"start": "base", "max_tokens_per_microbatch": 10},
         }
     )
+    kept = config.training.model_copy(update={"gradient_checkpointing": True})
+    everything, config = config, config.model_copy(update={"training": kept})
     activations = 2 * 10 * 100 * 4 + 2 * 10 * (600 + 900) + 10 * 10 * 1000
     gathered = 2 * (2 * 120_200 + 100_000)
     shared = 16 * 580_900
     assert learner_bytes(config, shape, 1) == shared + activations + gathered + 2 * GIB
     assert learner_bytes(config, shape, 4) == shared / 4 + activations + gathered + 2 * GIB
+    three_more = 3 * 2 * 10 * (600 + 900)
+    assert learner_bytes(everything, shape, 1) - learner_bytes(config, shape, 1) == three_more
     kl = config.model_copy(
         update={"algorithm": config.algorithm.model_copy(update={"kl_coefficient": 0.1})}
     )
