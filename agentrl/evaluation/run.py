@@ -40,7 +40,9 @@ async def evaluate_to_file(
         name: the row of the table that these episodes belong to.
     """
     started = time.monotonic()
-    async with open_environments(config, dict.fromkeys(config.tasks, split)) as environments:
+    live = 0 if policy == EXPERT else config.evaluation.concurrency
+    splits = dict.fromkeys(config.tasks, split)
+    async with open_environments(config, splits, live) as environments:
         tasks = environments.tasks
         if policy == EXPERT:
             rows = [

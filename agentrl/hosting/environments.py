@@ -2,11 +2,12 @@
 
 Invariant: where an episode lives changes no number (8). The same samples, seeds and settings give the
 same episodes in this process and with the workers of a controller, whose lists of samples are compared.
+A schedule that goes on only when every live episode waits for an engine would wait for ever for one that waits for a
+slot, so the workers must have room for all.
 """
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -29,14 +30,15 @@ class Environments:
 
 @asynccontextmanager
 async def open_environments(
-    config: Config, splits: Mapping[str, str]
+    config: Config, splits: Mapping[str, str], live: int
 ) -> AsyncIterator[Environments]:
     """All sessions and tasks are ended on the way out.
 
     Args:
         splits: of each task, whose samples will be played.
+        live: episodes at once, of one task or of several.
 
-    Raises `ConfigError` where the controller's workers serve other samples.
+    Raises `ConfigError` where the controller's workers serve other samples, or have too few slots.
     """
     controller = Controller({})
     try:
@@ -45,7 +47,7 @@ async def open_environments(
         if config.hosting.controller is None:
             yield Environments(controller.tasks, controller)
         else:
-            async with _remote(config, controller.tasks, splits) as client:
+            async with _remote(config, controller.tasks, splits, live) as client:
                 yield Environments(controller.tasks, client)
     finally:
         await controller.close()
@@ -53,7 +55,7 @@ async def open_environments(
 
 @asynccontextmanager
 async def _remote(
-    config: Config, tasks: Mapping[str, Task], splits: Mapping[str, str]
+    config: Config, tasks: Mapping[str, Task], splits: Mapping[str, str], live: int
 ) -> AsyncIterator[EnvironmentClient]:
     try:
         from agentrl.hosting.network.remote import RemoteController
@@ -66,13 +68,20 @@ async def _remote(
     assert address is not None
     token = os.environ.get("AGENTRL_TOKEN") or None
     async with RemoteController(address, token=token, ca=config.hosting.ca) as client:
-        served = await asyncio.gather(*(client.indices(name, splits[name]) for name in tasks))
-        for (name, task), theirs in zip(tasks.items(), served, strict=True):
-            ours = [sample.index for sample in task.samples(splits[name])]
-            if theirs != ours:
+        for name, task in tasks.items():
+            split = splits[name]
+            ours, theirs = len(task.samples(split)), await client.indices(name, split)
+            if theirs != list(range(ours)):
                 raise ConfigError(
-                    f"config key 'tasks.{name}': {len(ours)} samples of split {splits[name]} here, "
-                    f"{len(theirs)} at {address}, or others; start its workers with the same settings: "
-                    f"agentrl worker {name} --split {splits[name]} --config FILE"
+                    f"config key 'tasks.{name}': {ours} samples of split {split} here, {len(theirs)} at "
+                    f"{address}, or others; start its workers with the same settings: "
+                    f"agentrl worker {name} --split {split} --config FILE"
+                )
+            slots = await client.slots(name, split)
+            if slots < live:
+                raise ConfigError(
+                    f"config key 'hosting.controller': the workers of {name} at {address} hold {slots} "
+                    f"episodes, and {live} may be live at once; give them --concurrency and --processes, or "
+                    "lower rollout.concurrency and evaluation.concurrency"
                 )
         yield client

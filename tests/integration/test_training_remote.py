@@ -1,15 +1,15 @@
 """Training and evaluation with the workers of a controller give what they give in one process.
 
-The commands themselves, in processes of their own: `agentrl controller`, a worker over each transport,
+The commands themselves, in processes of their own: `agentrl controller`, workers over each transport, two processes a task,
 `agentrl train` and `agentrl evaluate` with `hosting.controller`.
 """
 
+import json
 import os
 import subprocess
 import sys
 import threading
 import time
-import urllib.error
 import urllib.request
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -30,7 +30,7 @@ policy: {vocab_size: 512, hidden_size: 32, layers: 2, heads: 2, kv_heads: 1, int
 warm_start: {episodes_per_step: {toy: 4, alfworld: 2}, stages: [{steps: 30, warmup_steps: 5}]}
 training: {steps: 4, groups_per_task: 2, group_size: 3, snapshot_every: 2, minibatches: 1}
 rollout: {concurrency: 6, max_new_tokens: 12, max_total_tokens: 300, cross_policy: {refresh_every: 2}}
-evaluation: {samples: 6, threads: 1}
+evaluation: {samples: 6, threads: 1, concurrency: 8}
 """
 ENVIRONMENT = {
     **os.environ, "PYTHONPATH": str(UNIT), "OMP_NUM_THREADS": "1", "AGENTRL_TOKEN": TOKEN
@@ -97,8 +97,8 @@ def train(folder: Path, name: str) -> None:
 
 
 @contextmanager
-def hosted(folder: Path, name: str, transport: str, settings: str, tasks=("toy", "alfworld")):
-    """A controller, and a worker of each task with `settings`; NAME.yaml has its address."""
+def hosted(folder: Path, name: str, transport: str, settings: str = SETTINGS, slots: int = 4):
+    """A controller, and workers of each task with `settings`; NAME.yaml has its address."""
     with ExitStack() as stack:
         start = stack.enter_context
         log = folder / f"{name}-controller.log"
@@ -108,48 +108,40 @@ def hosted(folder: Path, name: str, transport: str, settings: str, tasks=("toy",
         grpc = next(word for word in second.split() if word.startswith("grpc"))
         config = folder / f"{name}-worker.yaml"
         config.write_text(settings)
-        for task in tasks:
+        for task in ("toy", "alfworld"):
             log = folder / f"{name}-{task}.log"
             to = f"{http}/api" if transport == "http" else grpc
             command = (
-                "worker",
-                task,
-                "--split",
-                "train",
-                "--config",
-                config,
-                "--controller",
-                to,
-                "--port",
-                0,
-            )
+                "worker", task, "--split", "train", "--config", config, "--controller", to,
+                "--port", 0, "--processes", 2, "--concurrency", slots,
+            )  # fmt: skip
             start(server(log, *command))
-            wait_for_worker(f"{http}/api/get_indices?name={task}-train")
+            wait_for_workers(http, f"{task}-train", 2)
         (folder / f"{name}.yaml").write_text(f"{SETTINGS}hosting: {{controller: '{http}/api'}}\n")
         yield http
 
 
-def wait_for_worker(url: str) -> None:
+def get(url: str) -> str:
     request = urllib.request.Request(url, headers={"Authorization": f"Bearer {TOKEN}"})
+    with urllib.request.urlopen(request, timeout=DEADLINE) as answer:
+        return answer.read().decode()
+
+
+def wait_for_workers(url: str, task: str, count: int) -> None:
     waiting, end = threading.Event(), time.monotonic() + DEADLINE
     while time.monotonic() < end:
-        try:
-            with urllib.request.urlopen(request, timeout=DEADLINE):
-                return
-        except urllib.error.HTTPError as error:
-            assert error.code == 400, error
+        served = json.loads(get(f"{url}/api/list_workers"))
+        if len(served.get(task, {"workers": ()})["workers"]) == count:
+            return
         waiting.wait(0.1)
-    pytest.fail(f"no worker came: {url}")
+    pytest.fail(f"not {count} workers of {task} came")
 
 
 def ended(url: str) -> int:
-    """Sessions that the controller saw end well, by its metrics."""
-    request = urllib.request.Request(f"{url}/metrics", headers={"Authorization": f"Bearer {TOKEN}"})
-    with urllib.request.urlopen(request, timeout=DEADLINE) as answer:
-        lines = answer.read().decode().splitlines()
-    return sum(
-        float(line.split()[-1]) for line in lines if line.startswith("agentrl_sessions_ended_total")
-    )
+    """Sessions that the controller saw end, by its metrics."""
+    lines = get(f"{url}/metrics").splitlines()
+    counters = [line for line in lines if line.startswith("agentrl_sessions_ended_total")]
+    return sum(float(line.split()[-1]) for line in counters)
 
 
 def said(one):
@@ -161,7 +153,7 @@ def said(one):
 
 @pytest.mark.parametrize("transport", ["http", "grpc"])
 def test_where_episodes_live_changes_no_number(place, transport):
-    with hosted(place, transport, transport, SETTINGS) as url:
+    with hosted(place, transport, transport) as url:
         train(place, transport)
         played = ended(url)
     here, there = (pd.read_parquet(place / f"{name}.parquet") for name in ("here", transport))
@@ -183,9 +175,18 @@ def test_where_episodes_live_changes_no_number(place, transport):
         assert said(one) == said(other)
 
 
-def test_workers_with_other_samples_are_refused_in_one_line(place):
-    other = SETTINGS.replace("train_samples: 50", "train_samples: 49")
-    with hosted(place, "other", "grpc", other):
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        (
+            {"settings": SETTINGS.replace("train_samples: 50", "train_samples: 49")},
+            "error: config key 'tasks.alfworld': 50 samples of split train here, 49 at http",
+        ),
+        ({"slots": 2}, "hold 4 episodes, and 8 may be live at once; give them --concurrency"),
+    ],
+)
+def test_workers_that_do_not_fit_are_refused_in_one_line(place, given, why):
+    with hosted(place, "other", "grpc", **given):
         done = subprocess.run(
             agentrl(
                 "evaluate", "--config", place / "other.yaml", "--policy", place / "start", "--name", "r",
@@ -194,8 +195,5 @@ def test_workers_with_other_samples_are_refused_in_one_line(place):
             capture_output=True, text=True, timeout=DEADLINE, env=ENVIRONMENT,
         )  # fmt: skip
     assert done.returncode == 1
-    assert (
-        "error: config key 'tasks.alfworld': 50 samples of split train here, 49 at http"
-        in done.stderr
-    )
-    assert "Traceback" not in done.stderr and not (place / "other.parquet").exists()
+    assert why in done.stderr and "Traceback" not in done.stderr
+    assert not (place / "other.parquet").exists()

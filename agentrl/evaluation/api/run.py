@@ -71,7 +71,9 @@ async def evaluate_models_to_file(
     async with AsyncExitStack() as stack:
         stack.enter_context(journal)
         environments = await stack.enter_async_context(
-            open_environments(config, dict.fromkeys(config.tasks, split))
+            open_environments(
+                config, dict.fromkeys(config.tasks, split), config.evaluation.concurrency
+            )
         )
         tasks = environments.tasks
         endpoints = {

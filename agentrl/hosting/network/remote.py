@@ -69,6 +69,13 @@ class RemoteController:
         found = await self._get("get_indices", {"name": f"{task}-{split}"})
         return list(found)
 
+    async def slots(self, task: str, split: str) -> int:
+        """Episodes that the workers of a task can hold at once."""
+        found = await self._get("list_workers", {})
+        workers = found.get(f"{task}-{split}", {"workers": {}})["workers"].values()
+        serving = (one for one in workers if one["status"] == "ALIVE" and not one["stale"])
+        return sum(one["capacity"] for one in serving)
+
     async def start(self, sample: Sample, seed: int) -> Opening:
         body = {"name": f"{sample.task}-{sample.split}", "index": sample.index, "seed": seed}
         answer, session = await self._post("start_sample", body)
