@@ -515,6 +515,8 @@ def main() -> None:
         return
     launcher.say({"id": 0, "limits": launcher.cgroups.controllers})
     try:
-        launcher.serve()
+        # An owner that goes in the middle of a request leaves nobody to answer.
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            launcher.serve()
     finally:
         launcher.end()
