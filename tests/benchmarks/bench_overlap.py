@@ -106,8 +106,8 @@ class TimedRun(ToyRun):
 
 
 def measure(load: Load, mode: str, rounds: int, renderer, folder: Path) -> Measured:
-    # Whole rounds, behind a warm-up, and before the places run out of episodes.
-    first = load.staleness + 2
+    # Whole rounds, behind a round of warm-up (at G = T a queue fills slowly), and before the places run out of episodes.
+    first = ROUND + load.staleness + 2
     last = first + rounds * ROUND
     steps = last + load.staleness + 2
     durations, breaks = load.durations(), load.breaks()
