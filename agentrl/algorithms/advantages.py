@@ -15,7 +15,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from agentrl.config.models import AlgorithmConfig
+from agentrl.config.algorithm import AlgorithmConfig
 
 Estimator = Literal["grpo", "dr-grpo", "rloo", "reinforce++"]
 SPREAD_FLOOR = 1.0e-4

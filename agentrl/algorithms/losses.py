@@ -17,7 +17,7 @@ from agentrl.algorithms.ratios import (
     limited,
     sequence_log_ratio,
 )
-from agentrl.config.models import AlgorithmConfig
+from agentrl.config.algorithm import AlgorithmConfig
 
 
 def policy_loss(

@@ -7,7 +7,7 @@ of the four ways (invariant 4, pitfall 18); truncation is dealt with by a named 
 
 from __future__ import annotations
 
-from agentrl.config.models import AlgorithmConfig
+from agentrl.config.algorithm import AlgorithmConfig
 from agentrl.messages import Status
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agentrl.config.models import PoolConfig
+from agentrl.config.learning import PoolConfig
 from agentrl.pipeline.stream import Group, GroupStream
 from agentrl.randomness import generator
 from agentrl.rollout.trajectory import Trajectory, by_group

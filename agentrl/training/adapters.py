@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from transformers import GradientCheckpointingLayer
 
-from agentrl.config.models import LoraConfig
+from agentrl.config.learning import LoraConfig
 from agentrl.errors import ConfigError
 from agentrl.randomness import derive
 from agentrl.training.weights import named_weights

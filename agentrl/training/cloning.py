@@ -19,7 +19,8 @@ import torch
 from accelerate import Accelerator
 from torch.optim import AdamW, Optimizer
 
-from agentrl.config.models import Config, WarmStartStage
+from agentrl.config.cloning import WarmStartStage
+from agentrl.config.models import Config
 from agentrl.errors import StateError
 from agentrl.training.batch import Row, micro_batches
 from agentrl.training.files import write_json

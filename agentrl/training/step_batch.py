@@ -21,7 +21,7 @@ import torch
 from agentrl.algorithms.advantages import Advantages, compute_advantages
 from agentrl.algorithms.rewards import training_reward
 from agentrl.algorithms.statistics import age_cells
-from agentrl.config.models import AlgorithmConfig
+from agentrl.config.algorithm import AlgorithmConfig
 from agentrl.errors import InfrastructureError
 from agentrl.rollout.trajectory import Trajectory
 from agentrl.training.batch import Row

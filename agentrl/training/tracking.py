@@ -10,7 +10,7 @@ from typing import Any
 from accelerate import Accelerator
 from accelerate.tracking import GeneralTracker
 
-from agentrl.config.models import TRACKERS
+from agentrl.config.learning import TRACKERS
 from agentrl.errors import ConfigError
 
 PROJECT = "agentrl"

@@ -24,7 +24,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from agentrl.config.models import Config, WarmStartConfig
+from agentrl.config.cloning import WarmStartConfig
+from agentrl.config.models import Config
 from agentrl.errors import ConfigError
 from agentrl.randomness import derive
 from agentrl.rollout.policy import load_policy, save_policy

@@ -15,8 +15,8 @@ from agentrl.algorithms.advantages import (
     group_advantages,
     token_normalize,
 )
+from agentrl.config.algorithm import AlgorithmConfig
 from agentrl.config.load import resolve
-from agentrl.config.models import AlgorithmConfig
 from agentrl.errors import ConfigError
 
 NAN = math.nan

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from agentrl.algorithms.losses import policy_loss
 from agentrl.algorithms.statistics import LossStatistics
-from agentrl.config.models import AlgorithmConfig
+from agentrl.config.algorithm import AlgorithmConfig
 
 CONFIG = AlgorithmConfig(clip_low=0.2, clip_high=0.28, dual_clip=3.0)
 

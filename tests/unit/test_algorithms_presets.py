@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from agentrl.config.algorithm import FAITHFUL, AlgorithmConfig
 from agentrl.config.load import resolve
-from agentrl.config.models import FAITHFUL, AlgorithmConfig
 from agentrl.errors import ConfigError
 
 OWN = {"preset", "ablate"}

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentrl.algorithms.rewards import overlong_penalty, training_reward
+from agentrl.config.algorithm import AlgorithmConfig
 from agentrl.config.load import resolve
-from agentrl.config.models import AlgorithmConfig
 from agentrl.errors import ConfigError
 from agentrl.messages import Status
 

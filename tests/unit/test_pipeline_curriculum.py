@@ -9,7 +9,7 @@ from pipeline_toys import ToyRun, echo_renderer
 from training_toys import config_of, failure, trajectory
 
 from agentrl.config import resolve
-from agentrl.config.models import PoolConfig
+from agentrl.config.learning import PoolConfig
 from agentrl.errors import ConfigError
 from agentrl.pipeline.pools import PooledStream
 from agentrl.pipeline.selection import chosen

@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 
-from agentrl.config.models import Config, PolicyConfig, RolloutConfig
+from agentrl.config.models import Config, PolicyConfig
+from agentrl.config.playing import RolloutConfig
 from agentrl.rollout.agent_loop import run_episode
 from agentrl.rollout.embedded import open_engines
 from agentrl.rollout.policy import create_tiny_policy

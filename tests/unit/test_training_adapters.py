@@ -6,7 +6,7 @@ from safetensors.torch import load_file
 from training_toys import config_of, gradients, step_of, tiny_model
 from transformers import LlamaForCausalLM
 
-from agentrl.config.models import LoraConfig
+from agentrl.config.learning import LoraConfig
 from agentrl.errors import ConfigError
 from agentrl.rollout.policy import Policy, PolicyCard
 from agentrl.training.adapters import add_adapters, exported_weights, recompute_activations

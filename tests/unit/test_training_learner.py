@@ -20,7 +20,7 @@ from training_toys import (
     trajectory,
 )
 
-from agentrl.config.models import AlgorithmConfig
+from agentrl.config.algorithm import AlgorithmConfig
 from agentrl.errors import ConfigError, InfrastructureError, StateError
 from agentrl.messages import Status
 from agentrl.rollout.policy import Policy
