@@ -36,7 +36,7 @@ async def open_environments(
 
     Args:
         splits: of each task, whose samples will be played.
-        live: episodes at once, of one task or of several.
+        live: episodes at once for which there must be room; 0 where a start may wait for a slot.
 
     Raises `ConfigError` where the controller's workers serve other samples, or have too few slots.
     """

@@ -119,6 +119,11 @@ async def _run(
             return await training_run.run()
 
 
+def needed_slots(config: Config) -> int:
+    """Episodes of a task for which there must be room at once; see `open_environments`."""
+    return config.rollout.concurrency if config.pipeline.schedule == "deterministic" else 0
+
+
 def allowed_staleness(config: Config) -> int:
     """How many versions a group may be behind when it starts."""
     return {"sync": 0, "one-step-off": 1}.get(config.pipeline.mode, config.pipeline.max_staleness)

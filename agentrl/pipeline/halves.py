@@ -24,7 +24,7 @@ from agentrl.config import Config
 from agentrl.errors import StateError
 from agentrl.hosting.environments import open_environments
 from agentrl.pipeline.admission import Admission
-from agentrl.pipeline.assembly import open_rollouts, start_tracking
+from agentrl.pipeline.assembly import needed_slots, open_rollouts, start_tracking
 from agentrl.pipeline.history import scalars, step_rows
 from agentrl.pipeline.recorder import RunRecorder
 from agentrl.pipeline.selection import chosen

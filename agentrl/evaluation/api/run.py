@@ -71,9 +71,8 @@ async def evaluate_models_to_file(
     async with AsyncExitStack() as stack:
         stack.enter_context(journal)
         environments = await stack.enter_async_context(
-            open_environments(
-                config, dict.fromkeys(config.tasks, split), config.evaluation.concurrency
-            )
+            # Nothing here waits for all episodes at once: a start may wait for a slot.
+            open_environments(config, dict.fromkeys(config.tasks, split), live=0)
         )
         tasks = environments.tasks
         endpoints = {
