@@ -100,7 +100,7 @@ async def roll_out(config: Config, *, policy: Path, run: str, seed: int, output:
     splits = {name: task.train_split for name, task in config.tasks.items()}
     # No version ever comes, so every step may start with the one there is.
     admission = Admission(steps, config.rollout.concurrency, steps)
-    async with open_environments(config, splits, config.rollout.concurrency) as environments:
+    async with open_environments(config, splits, needed_slots(config)) as environments:
         tasks, client = environments.tasks, environments.client
         opened = open_rollouts(config, policy, seed, tasks, client, admission)
         async with opened as (rollouts, _):
