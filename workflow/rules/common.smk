@@ -1,5 +1,6 @@
 # Settings, names and input functions of all stages. The only file with functions.
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -37,7 +38,7 @@ STAGES = stages(CONFIG)
 # Manifests of the images that the settings ask for; empty with embedded back ends.
 NEEDED_IMAGES = expand("results/images/{image}.json", image=needed(CONFIG))
 # No setting of a stage: who watches a run changes none of its numbers.
-TRACK = " ".join(f"--track {name}" for name in CONFIG.trackers)
+os.environ["TRACK"] = " ".join(f"--track {name}" for name in CONFIG.trackers)
 PUBLISHED = CONFIG.results_from == "published"
 SHOWN = f"{CONFIG.results_from}/{SCALE}"
 FIGURES = [

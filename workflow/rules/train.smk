@@ -33,5 +33,5 @@ rule train_policy:
         "Reinforcement learning: {wildcards.run}, seed {wildcards.seed}"
     shell:
         "agentrl train --config {input.config} --policy {input.policy} --run {wildcards.run}"
-        " --seed {wildcards.seed} --state {params.state} --output {params.folder} {TRACK}"
+        " --seed {wildcards.seed} --state {params.state} --output {params.folder} $TRACK"
         " > {log} 2>&1"
