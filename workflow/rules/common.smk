@@ -1,6 +1,5 @@
 # Settings, names and input functions of all stages. The only file with functions.
 import json
-import os
 import sys
 from pathlib import Path
 
@@ -19,9 +18,6 @@ from agentrl.errors import ConfigError
 from agentrl.images.contexts import describe, needed
 from agentrl.provenance import code_digest
 
-# Jobs must find this environment's programs even when it is not activated.
-shell.prefix(f'export PATH="{Path(sys.executable).parent}:$PATH"; ')
-
 try:
     CONFIG = resolve(config)
     IMAGES = describe(Path("envs"))
@@ -38,7 +34,11 @@ STAGES = stages(CONFIG)
 # Manifests of the images that the settings ask for; empty with embedded back ends.
 NEEDED_IMAGES = expand("results/images/{image}.json", image=needed(CONFIG))
 # No setting of a stage: who watches a run changes none of its numbers.
-os.environ["TRACK"] = " ".join(f"--track {name}" for name in CONFIG.trackers)
+TRACK = " ".join(f"--track {name}" for name in CONFIG.trackers)
+# Jobs must find this environment's programs even when it is not activated.
+shell.prefix(
+    f'export PATH="{Path(sys.executable).parent}:$PATH" TRACK="{TRACK}"; '
+)
 PUBLISHED = CONFIG.results_from == "published"
 SHOWN = f"{CONFIG.results_from}/{SCALE}"
 FIGURES = [
