@@ -36,9 +36,7 @@ NEEDED_IMAGES = expand("results/images/{image}.json", image=needed(CONFIG))
 # No setting of a stage: who watches a run changes none of its numbers.
 TRACK = " ".join(f"--track {name}" for name in CONFIG.trackers)
 # Jobs must find this environment's programs even when it is not activated.
-shell.prefix(
-    f'export PATH="{Path(sys.executable).parent}:$PATH" TRACK="{TRACK}"; '
-)
+shell.prefix(f'export PATH="{Path(sys.executable).parent}:$PATH" TRACK="{TRACK}"; ')
 PUBLISHED = CONFIG.results_from == "published"
 SHOWN = f"{CONFIG.results_from}/{SCALE}"
 FIGURES = [
