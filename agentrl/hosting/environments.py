@@ -68,6 +68,7 @@ async def _remote(
     assert address is not None
     token = os.environ.get("AGENTRL_TOKEN") or None
     async with RemoteController(address, token=token, ca=config.hosting.ca) as client:
+        room = await client.slots() if live else {}
         for name, task in tasks.items():
             split = splits[name]
             ours, theirs = len(task.samples(split)), await client.indices(name, split)
@@ -77,7 +78,7 @@ async def _remote(
                     f"{address}, or others; start its workers with the same settings: "
                     f"agentrl worker {name} --split {split} --config FILE"
                 )
-            slots = await client.slots(name, split)
+            slots = room.get(f"{name}-{split}", 0)
             if slots < live:
                 raise ConfigError(
                     f"config key 'hosting.controller': the workers of {name} at {address} hold {slots} "

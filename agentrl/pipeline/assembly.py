@@ -66,7 +66,7 @@ async def train(
     keep = config.training.keep_snapshots
     with StateFolder(state_dir, settings_fingerprint(facts), keep, log.info) as state:
         splits = {name: task.train_split for name, task in config.tasks.items()}
-        async with open_environments(config, splits, config.rollout.concurrency) as environments:
+        async with open_environments(config, splits, needed_slots(config)) as environments:
             learner = await LearnerProcess.start(policy, config, seed)
             try:
                 await start_tracking(learner, config, run)

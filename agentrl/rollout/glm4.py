@@ -19,7 +19,6 @@ from importlib.resources import files
 from typing import Any
 
 from renderers import ParsedResponse, ParsedToolCall, RenderedTokens
-from renderers.base import reject_assistant_in_extension
 
 from agentrl.rollout.encoding import Part, Trust
 from agentrl.rollout.parsing import json_text, parse_arguments
@@ -96,25 +95,15 @@ class Glm4Renderer(PartsRenderer):
     def glue(self) -> list[Part]:
         return []
 
-    def bridge_to_next_turn(
-        self,
-        previous_prompt_ids: list[int],
-        previous_completion_ids: list[int],
-        new_messages: Dialogue,
-        *,
-        tools: Dialogue | None = None,
-    ) -> RenderedTokens | None:
-        if not previous_prompt_ids or not new_messages:
-            return None
-        if reject_assistant_in_extension(list(new_messages)):
-            return None
+    def extended(
+        self, prompt: list[int], completion: list[int], new_messages: Dialogue
+    ) -> RenderedTokens:
         block = list(self.block(new_messages, 0))
-        if previous_completion_ids and self.is_closed(
-            previous_completion_ids, new_messages[0]["role"]
-        ):
+        if completion and self.is_closed(completion, new_messages[0]["role"]):
             block = self.after_close(block)
-        previous = [*previous_prompt_ids, *previous_completion_ids]
-        return self._rendered(previous, [*block, *self.generation_prompt()], new_messages)
+        return self._rendered(
+            [*prompt, *completion], [*block, *self.generation_prompt()], new_messages
+        )
 
     def is_closed(self, completion: Sequence[int], following: str | None) -> bool:
         return following is not None and completion[-1] == self._id(_opener(following))

@@ -142,11 +142,14 @@ class PartsRenderer(ABC):
             return None
         if reject_assistant_in_extension(list(new_messages)):
             return None
+        return self.extended(previous_prompt_ids, previous_completion_ids, new_messages)
+
+    def extended(
+        self, prompt: list[int], completion: list[int], new_messages: Dialogue
+    ) -> RenderedTokens:
+        """An episode's ids so far, what closes the turn where that is missing, and the next prompt."""
         previous = trim_to_turn_close(
-            previous_prompt_ids,
-            previous_completion_ids,
-            {self._close},
-            synthesize_close=self._close,
+            prompt, completion, {self._close}, synthesize_close=self._close
         )
         parts = [*self.glue(), *self.block(new_messages, 0), *self.generation_prompt()]
         return self._rendered(previous or [], parts, new_messages)

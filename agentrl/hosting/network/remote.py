@@ -69,12 +69,17 @@ class RemoteController:
         found = await self._get("get_indices", {"name": f"{task}-{split}"})
         return list(found)
 
-    async def slots(self, task: str, split: str) -> int:
-        """Episodes that the workers of a task can hold at once."""
+    async def slots(self) -> dict[str, int]:
+        """Episodes that the workers can hold at once, by `TASK-SPLIT`."""
         found = await self._get("list_workers", {})
-        workers = found.get(f"{task}-{split}", {"workers": {}})["workers"].values()
-        serving = (one for one in workers if one["status"] == "ALIVE" and not one["stale"])
-        return sum(one["capacity"] for one in serving)
+        return {
+            name: sum(
+                worker["capacity"]
+                for worker in offer["workers"].values()
+                if worker["status"] == "ALIVE" and not worker["stale"]
+            )
+            for name, offer in found.items()
+        }
 
     async def start(self, sample: Sample, seed: int) -> Opening:
         body = {"name": f"{sample.task}-{sample.split}", "index": sample.index, "seed": seed}
