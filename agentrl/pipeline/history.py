@@ -43,6 +43,8 @@ STEP_COLUMNS = (
 ENGINE_KL = "kl_behaviour/age/0"
 """KL(engine || learner) where both have the same version, but for the step's own earlier minibatches."""
 TIMING_COLUMNS = ("seconds", "seconds_generate", "seconds_train", "seconds_wait")
+MEASURED_COLUMNS = (*TIMING_COLUMNS, "tokens_per_second", "engine_gap")
+"""Not decided by config and seed: times, and a check that every process makes at its own start."""
 
 
 def step_rows(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import threading
 from collections.abc import Sequence
@@ -79,6 +80,7 @@ def unsolved(played: dict[Sample, Step | str]) -> set[tuple[str, int]]:
 
 def held() -> dict[str, Any]:
     """What this process holds of the machine: its own, for others work on it too."""
+    gc.collect()  # what earlier tests dropped is not ours, and would close in between
     me = os.getpid()
     children = Path(f"/proc/self/task/{me}/children").read_text().split()
     mounts = Path("/proc/self/mounts").read_text().splitlines()

@@ -18,6 +18,7 @@ import pandas as pd
 import pytest
 from workflow_project import Snakemake, snakemake_in
 
+from agentrl.pipeline.history import MEASURED_COLUMNS
 from agentrl.reporting.episodes import read_episodes, read_history
 
 SMOKE = ("--config", "scale=smoke")
@@ -95,8 +96,8 @@ def test_a_killed_training_goes_on_and_ends_as_the_unbroken_one(
     resumed = re.search(r"resume from step (\d+)", log.read_text())
     assert resumed is not None and 0 < int(resumed[1]) < LONG
     one, two = (pd.read_parquet(place / target) for place in (whole, broken))
-    timed = [name for name in one.columns if name.startswith("seconds")]
-    pd.testing.assert_frame_equal(one.drop(columns=timed), two.drop(columns=timed))
+    measured = [*MEASURED_COLUMNS]
+    pd.testing.assert_frame_equal(one.drop(columns=measured), two.drop(columns=measured))
     weights = (place / TRAINED / "policy" / "model.safetensors" for place in (whole, broken))
     assert next(weights).read_bytes() == next(weights).read_bytes()
 
