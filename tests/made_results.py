@@ -122,10 +122,11 @@ def write_run(folder: Path, tasks: Iterable[str], seed: int = 0) -> Path:
 
 
 def write_clone(folder: Path, steps: int = 4) -> Path:
-    """The record of steps (300 tokens, 1.5 seconds each) that a clone leaves beside its weights."""
+    """The record of steps (300 tokens, 1.5 seconds each) and the provenance that lie beside a clone's weights."""
     folder.mkdir(parents=True, exist_ok=True)
     step = json.dumps({"tokens": 300, "seconds_expert": 0.5, "seconds_train": 1.0})
     (folder / "warm_start.jsonl").write_text((step + "\n") * steps)
+    (folder / "provenance.json").write_text(provenance_record())
     return folder
 
 

@@ -37,7 +37,7 @@ def collect(
     Args:
         evaluations: `…/ROW/seedN.parquet`, each with a sidecar `seedN.provenance.json`.
         runs: `…/RUN/seedN` with history.parquet, trajectories/ and provenance.json.
-        clones: `…/CLONE/seedN` with warm_start.jsonl.
+        clones: `…/CLONE/seedN` with warm_start.jsonl and provenance.json.
         starts: which policy each clone or run continued from.
     """
     folder.mkdir(parents=True, exist_ok=True)
@@ -48,7 +48,8 @@ def collect(
         facts = _read_json(path.with_suffix(".provenance.json"))
         records.append({**facts, "kind": "evaluation", **_name_and_seed(path.with_suffix(""))})
     for path in clones:
-        records.append({"kind": "policy", **_name_and_seed(path), **_clone_cost(path)})
+        facts = _read_json(path / "provenance.json")
+        records.append({**facts, "kind": "policy", **_name_and_seed(path), **_clone_cost(path)})
     for path in runs:
         facts = _read_json(path / "provenance.json")
         history = pd.read_parquet(path / "history.parquet")

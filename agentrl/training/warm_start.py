@@ -27,6 +27,7 @@ import torch
 from agentrl.config.cloning import WarmStartConfig
 from agentrl.config.models import Config
 from agentrl.errors import ConfigError
+from agentrl.provenance import write_provenance
 from agentrl.randomness import derive
 from agentrl.rollout.policy import load_policy, save_policy
 from agentrl.rollout.rendering import render
@@ -128,8 +129,8 @@ async def run_warm_start(
         stop: when set, the step in progress is ended, saved, and the report says unfinished. SIGTERM
             and SIGINT set it where none is given; the caller then exits with status 143.
 
-    Snapshots are taken every `training.snapshot_every` steps. On success `out_path` holds the policy
-    and `warm_start.jsonl`, and `state_dir` is deleted.
+    Snapshots are taken every `training.snapshot_every` steps. On success `out_path` holds the policy,
+    `warm_start.jsonl` and `provenance.json`, and `state_dir` is deleted.
 
     Raises `ConfigError` for settings that cannot work, `StateError` for state that cannot be used.
     """
@@ -140,7 +141,7 @@ async def run_warm_start(
             "tasks": {name: task.model_dump() for name, task in config.tasks.items()},
             "warm_start": settings.model_dump(),
             "autocast": config.training.autocast,
-            "policy": _folder_digest(policy_path),
+            "policy": sha256(policy_path / "model.safetensors"),
             "seed": seed,
             "threads": threads,
             "code": code,
@@ -213,6 +214,11 @@ class _WarmStart:
         )
         if self.state.history.exists():  # not where every stage has 0 steps
             shutil.copyfile(self.state.history, out / "warm_start.jsonl")
+        write_provenance(
+            out / "provenance.json",
+            self.config.model_dump(mode="json", exclude_unset=True),
+            seed=self.seed,
+        )
 
     def _advance(self) -> bool:
         """Whether there is a step to do; enters the next stage where one has ended."""
@@ -309,12 +315,6 @@ def _signals(stop: asyncio.Event | None) -> Iterator[asyncio.Event]:
 def _log_step(record: Mapping[str, Any]) -> None:
     if record["step"] % LOG_EVERY == 0:
         log.info("stage %d step %d: loss %.3f", record["stage"], record["step"], record["loss"])
-
-
-def _folder_digest(folder: Path) -> str:
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    listing = {str(path.relative_to(folder)): sha256(path) for path in files}
-    return settings_fingerprint(listing)
 
 
 def _checked(config: Config) -> WarmStartConfig:

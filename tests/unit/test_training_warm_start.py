@@ -199,6 +199,8 @@ def test_result_is_a_policy_and_the_state_is_gone(unbroken):
     ]
     assert all(r["expert_reward/toy"] == 1 for r in records[:7])
     assert any(r["expert_reward/toy"] < 1 for r in records[7:])
+    made = json.loads((folder / "out" / "provenance.json").read_text())
+    assert {"commit", "settings", "versions", "machine"} <= set(made)
     policy = load_policy(folder / "out", TOOLS)
     assert policy.card.provenance["warm_start_steps"] == 13
     model = AutoModelForCausalLM.from_pretrained(folder / "out")
