@@ -43,7 +43,14 @@ STEP_COLUMNS = (
 ENGINE_KL = "kl_behaviour/age/0"
 """KL(engine || learner) where both have the same version, but for the step's own earlier minibatches."""
 TIMING_COLUMNS = ("seconds", "seconds_generate", "seconds_train", "seconds_wait")
-MEASURED_COLUMNS = (*TIMING_COLUMNS, "tokens_per_second", "engine_gap")
+EPISODE_TIMINGS = ("engine", "environment")
+"""Keys of `Trajectory.timings` that are averaged, as `seconds_<key>_mean`."""
+MEASURED_COLUMNS = (
+    *TIMING_COLUMNS,
+    *(f"seconds_{key}_mean" for key in EPISODE_TIMINGS),
+    "tokens_per_second",
+    "engine_gap",
+)
 """Not decided by config and seed: times, and a check that every process makes at its own start."""
 
 
@@ -116,7 +123,7 @@ def _row(step: int, task: str, trajectories: Sequence[Trajectory]) -> dict[str, 
             f"seconds_{part}_mean": _mean(
                 t.timings[part] for t in trajectories if part in t.timings
             )
-            for part in ("engine", "environment")
+            for part in EPISODE_TIMINGS
         },
     }
 
