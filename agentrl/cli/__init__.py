@@ -13,7 +13,17 @@ from typing import Annotated
 import typer
 
 from agentrl import __version__
-from agentrl.cli import data, experiments, hosting, images, notebooks, play, policies, settings
+from agentrl.cli import (
+    data,
+    experiments,
+    hosting,
+    images,
+    notebooks,
+    play,
+    policies,
+    reports,
+    settings,
+)
 from agentrl.errors import AgentRLError
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
@@ -47,6 +57,7 @@ app.command("warm-start")(policies.warm_start)
 app.command()(experiments.train)
 app.command()(experiments.evaluate)
 app.command()(experiments.audit)
+app.command("check-published")(reports.check_published)
 app.command()(hosting.controller)
 app.command()(hosting.worker)
 app.add_typer(data.app, name="data")

@@ -44,7 +44,10 @@ def publish(results: Path, published: Path) -> None:
 
 def verify(published: Path) -> None:
     """Raises `DataError` naming the first file that differs from its checksum."""
-    for line in (published / SUMS).read_text(encoding="utf-8").splitlines():
+    sums = published / SUMS
+    if not sums.is_file():
+        raise DataError(f"{sums} does not exist: {published} holds no published results")
+    for line in sums.read_text(encoding="utf-8").splitlines():
         digest, name = line.split("  ", 1)
         path = published / name
         if not path.is_file() or _digest(path) != digest:
