@@ -54,6 +54,7 @@ VAR_POP VAR_SAMP
 """)
 _OPEN = frozenset({TokenType.L_PAREN})
 _CLOSE = frozenset({TokenType.R_PAREN})
+_BEFORE_LISTS = frozenset({TokenType.COMMA, TokenType.SET, TokenType.GROUP_BY})
 _AFTER_LISTS = frozenset({
     TokenType.FROM, TokenType.WHERE, TokenType.GROUP_BY, TokenType.ORDER_BY, TokenType.HAVING,
     TokenType.LIMIT, TokenType.R_PAREN, TokenType.UNION, TokenType.SEMICOLON,
@@ -153,7 +154,7 @@ def _check_tokens(tokens: list[Any], sql: str) -> None:
             depth -= 1
         elif token.text in _NOT_MYSQL and kind in (TokenType.EQ, TokenType.DCOLON):
             raise near(sql, token.start + len(token.text) - 1)
-        elif kind == TokenType.COMMA and _ends_list(tokens[i + 1 : i + 2]):
+        elif kind in _BEFORE_LISTS and _ends_list(tokens[i + 1 : i + 2]):
             raise near(sql, tokens[i + 1].start if i + 1 < len(tokens) else len(sql))
         elif kind == TokenType.SEMICOLON:
             raise near(sql, tokens[min(i + 1, len(tokens) - 1)].start)
