@@ -8,6 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from made_trajectories import trajectory
+
+from agentrl.rollout.trajectory_io import write_trajectories
 
 RATES = {
     "base": {"alfworld": 0.02, "dbbench": 0.01},
@@ -113,10 +116,12 @@ def provenance_record(**facts: object) -> str:
 
 def write_run(folder: Path, tasks: Iterable[str], seed: int = 0) -> Path:
     """History, provenance and one shard of trajectories (600 tokens) of a training run."""
-    (folder / "trajectories").mkdir(parents=True, exist_ok=True)
-    tokens = pd.DataFrame({"token_ids": [np.arange(200, dtype=np.int32)] * 3})
-    tokens.to_parquet(folder / "trajectories" / "step-000000.parquet")
-    training_history(tasks, seed).to_parquet(folder / "history.parquet")
+    names = list(tasks)
+    played = [
+        trajectory(task=names[i % len(names)], index=i, group_id=i, padding=195) for i in range(3)
+    ]
+    write_trajectories(folder / "trajectories" / "step-000000.parquet", played)
+    training_history(names, seed).to_parquet(folder / "history.parquet")
     (folder / "provenance.json").write_text(provenance_record())
     return folder
 

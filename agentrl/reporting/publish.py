@@ -16,17 +16,23 @@ from pathlib import Path
 
 from agentrl.config.stages import MULTI_TASK
 from agentrl.errors import AgentRLError, DataError
+from agentrl.reporting.catalogue import copy_examples
 
 FILES = ("episodes.parquet", "history.parquet", "provenance.json")
 POLICY = "policy"
 """Of the first multi-task run: what the tour plays with on a fresh clone."""
 LARGEST_POLICY = 8 * 2**20
 """Bytes; a larger one does not belong into a repository."""
+EXAMPLES = ("train", "pass_at_k")
+"""Some trajectories of the first seed, at the places where a run leaves all of them."""
+LARGEST_EXAMPLES = 2 * 2**20
+"""Bytes, of all files of `EXAMPLES`."""
 SUMS = "SHA256SUMS"
 
 
 def publish(results: Path, published: Path) -> None:
-    """Copy `FILES` of a finished run, and its policy where it is small; write their checksums."""
+    """Copy `FILES` of a finished run, its policy where it is small, and a few trajectories; write their
+    checksums."""
     missing = [name for name in FILES if not (results / name).is_file()]
     if missing:
         raise DataError(f"{results / missing[0]} does not exist: finish the workflow first")
@@ -38,8 +44,20 @@ def publish(results: Path, published: Path) -> None:
         if sum(path.stat().st_size for path in policy.iterdir()) <= LARGEST_POLICY:
             shutil.copytree(policy, published / POLICY, ignore=shutil.ignore_patterns(".*"))
     names = [*FILES, *(f"{POLICY}/{path.name}" for path in (published / POLICY).glob("*"))]
+    names += [path.relative_to(published).as_posix() for path in _examples(results, published)]
     lines = [f"{_digest(published / name)}  {name}\n" for name in sorted(names)]
     (published / SUMS).write_text("".join(lines), encoding="utf-8")
+
+
+def _examples(results: Path, published: Path) -> list[Path]:
+    """What was written of `EXAMPLES`: fewer, or nothing, where the trajectories are long."""
+    for samples in (2, 1, 0):
+        for folder in EXAMPLES:
+            shutil.rmtree(published / folder, ignore_errors=True)
+        written = copy_examples(results, published, samples)
+        if sum(path.stat().st_size for path in written) <= LARGEST_EXAMPLES:
+            return written
+    return []
 
 
 def verify(published: Path) -> None:

@@ -21,6 +21,7 @@ from agentrl.reporting.tables import (
     to_markdown,
     write_main_table,
 )
+from agentrl.rollout.trajectory_io import read_trajectories
 
 
 def _value(table: pd.DataFrame, row: str, task: str, mode: str = "sampled") -> pd.Series:
@@ -195,6 +196,10 @@ def test_published_files_are_checked_against_their_sums(tmp_path: Path) -> None:
     results = write_collected(tmp_path / "results")
     publish.publish(results, tmp_path / "published")
     publish.verify(tmp_path / "published")
+    examples = tmp_path / "published" / "train" / "multi-task" / "seed0" / "trajectories"
+    assert len(read_trajectories(examples)) == 3
+    sums = (tmp_path / "published" / publish.SUMS).read_text()
+    assert "train/multi-task/seed0/trajectories/step-000000.parquet" in sums
     with (tmp_path / "published" / "episodes.parquet").open("ab") as file:
         file.write(b"x")
     with pytest.raises(DataError, match=r"episodes\.parquet is not the file that was published"):

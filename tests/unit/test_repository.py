@@ -63,6 +63,12 @@ def test_a_notebook_has_parameters_and_no_logic(source: Path) -> None:
     assert not [node for node in ast.walk(ast.parse(source.read_text())) if isinstance(node, logic)]
 
 
+def test_every_notebook_is_in_the_gallery() -> None:
+    gallery = (ROOT / "docs" / "gallery.md").read_text(encoding="utf-8")
+    missing = [n.stem for n in NOTEBOOKS if f"(../notebooks/{n.stem}.ipynb)" not in gallery]
+    assert missing == [], "add them to docs/gallery.md"
+
+
 def test_notebooks_stay_small() -> None:
     for path in (ROOT / "notebooks").glob("*.ipynb"):
         assert path.stat().st_size < 1_000_000, path

@@ -19,6 +19,7 @@ RULES = (
     "main_table",
     "learning_curves",
     "tour",
+    "explorer",
 )
 
 

@@ -15,7 +15,7 @@ import pytest
 from workflow_project import Snakemake, copy_repository, snakemake_in
 
 SMALL = ("--config", "scale=smoke")
-FIGURES = {"collect_results": 1, "learning_curves": 1, "main_table": 1}
+FIGURES = {"collect_results": 1, "explorer": 1, "learning_curves": 1, "main_table": 1}
 
 
 def planned(output: str) -> dict[str, int]:
@@ -158,7 +158,7 @@ def test_published_numbers_are_redrawn_without_training(
     publish(project / "results" / "smoke", clone / "published" / "smoke")
     snakemake = snakemake_in(clone, fake_python)
     shown = ("--config", "scale=smoke", "results_from=published")
-    assert dry_run(snakemake, *shown) == {"learning_curves": 1, "main_table": 1}
+    assert dry_run(snakemake, *shown) == {"explorer": 1, "learning_curves": 1, "main_table": 1}
     done = snakemake("--cores", "2", *shown)
     assert done.returncode == 0, done.stdout[-3000:]
     for name in ("main_table.csv", "main_table.md", "learning_curves.svg", "learning_curves.pdf"):

@@ -59,9 +59,10 @@ wildcard_constraints:
 
 
 def wanted_results():
-    """Policies, histories, evaluations and the tour; nothing where published numbers are shown."""
+    """Policies, histories, evaluations and notebooks; where published numbers are shown, the explorer alone."""
+    explorer = f"results/{SCALE}/notebooks/explorer.ipynb"
     if PUBLISHED:
-        return []
+        return [explorer]
     return [
         *(
             policy_folder(name, seed)
@@ -75,6 +76,7 @@ def wanted_results():
         ),
         *evaluations(),
         f"results/{SCALE}/notebooks/tour.ipynb",
+        explorer,
     ]
 
 
@@ -128,6 +130,13 @@ def training_files(name):
     return expand(
         f"results/{SCALE}/train/{{run}}/seed{{seed}}/{name}", run=RUNS, seed=SEEDS
     )
+
+
+def shown_trajectories():
+    """Folders of trajectories for the explorer; published results may have none."""
+    if PUBLISHED:
+        return sorted(map(str, Path(SHOWN).glob("*/**/trajectories")))
+    return training_files("trajectories")
 
 
 def folders_of(files):

@@ -97,3 +97,27 @@ rule tour:
         "agentrl notebook run {input.notebook} --executed {output.notebook}"
         " -p policy_path={input.policy} -p config_path={input.config}"
         " -p trajectories_path={input.trajectories} > {log} 2>&1"
+
+
+# Recorded episodes to filter, read and compare.
+rule explorer:
+    input:
+        notebook="notebooks/explorer.py",
+        trajectories=shown_trajectories(),
+        provenance=f"{SHOWN}/provenance.json",
+    output:
+        notebook=f"results/{SCALE}/notebooks/explorer.ipynb",
+    log:
+        f"logs/{SCALE}/explorer.log",
+    conda:
+        "../../environment.yml"
+    resources:
+        mem_mb=2000,
+    params:
+        folder=subpath(input.provenance, parent=True),
+        code=code_digest("figures"),
+    message:
+        "Trajectory explorer"
+    shell:
+        "agentrl notebook run {input.notebook} --executed {output.notebook}"
+        " -p results={params.folder} > {log} 2>&1"
