@@ -15,7 +15,7 @@ rule evaluate_policy:
         f"benchmarks/{SCALE}/evaluate_policy/{{row}}/seed{{seed}}.tsv"
     conda:
         "../../environment.yml"
-    threads: 2
+    threads: CONFIG.evaluation.threads
     resources:
         mem_mb=4000,
         runtime=120,

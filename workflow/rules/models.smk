@@ -54,7 +54,7 @@ rule clone_expert:
         f"benchmarks/{SCALE}/clone_expert/{{clone}}/seed{{seed}}.tsv"
     conda:
         "../../environment.yml"
-    threads: 2
+    threads: CONFIG.warm_start.threads
     resources:
         mem_mb=4000,
         runtime=120,
