@@ -10,9 +10,10 @@ import time
 from collections.abc import Callable
 
 from agentrl.config.models import TaskConfig
-from agentrl.tasks.dbbench.generator import LEVELS, generate
+from agentrl.tasks.dbbench.generator import generate
 from agentrl.tasks.dbbench.mysql_semantics import syntax
 from agentrl.tasks.dbbench.records import Record
+from agentrl.tasks.dbbench.sheets import LEVELS
 from agentrl.tasks.dbbench.sqlite import SqliteDatabase
 from agentrl.tasks.dbbench.task import DBBenchTask
 

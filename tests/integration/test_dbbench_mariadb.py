@@ -17,11 +17,12 @@ from agentrl.errors import InfrastructureError
 from agentrl.messages import Message
 from agentrl.tasks.base import call_message
 from agentrl.tasks.dbbench.expert import spoil
-from agentrl.tasks.dbbench.generator import LEVELS, generate
+from agentrl.tasks.dbbench.generator import generate
 from agentrl.tasks.dbbench.mariadb_server import available, private_server
 from agentrl.tasks.dbbench.mysql import MysqlBackend
 from agentrl.tasks.dbbench.options import ServerOptions
 from agentrl.tasks.dbbench.records import Table
+from agentrl.tasks.dbbench.sheets import LEVELS
 from agentrl.tasks.dbbench.sqlite import SqliteDatabase
 from agentrl.tasks.dbbench.task import DBBenchTask
 

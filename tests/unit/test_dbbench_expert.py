@@ -12,7 +12,8 @@ from agentrl.messages import Message
 from agentrl.randomness import stream
 from agentrl.tasks.base import Step
 from agentrl.tasks.dbbench.expert import DBBenchExpert, read_answers, spoil
-from agentrl.tasks.dbbench.generator import LEVELS, generate
+from agentrl.tasks.dbbench.generator import generate
+from agentrl.tasks.dbbench.sheets import LEVELS
 from agentrl.tasks.dbbench.task import DBBenchTask
 
 

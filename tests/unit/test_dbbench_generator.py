@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 from agentrl.errors import ConfigError
 from agentrl.tasks.dbbench import vocabulary
 from agentrl.tasks.dbbench.expert import read_answers
-from agentrl.tasks.dbbench.generator import BUCKETS, KINDS, LEVELS, bucket, generate
+from agentrl.tasks.dbbench.generator import BUCKETS, KINDS, bucket, generate
 from agentrl.tasks.dbbench.mysql_semantics.syntax import RESERVED
 from agentrl.tasks.dbbench.prompts import opening
 from agentrl.tasks.dbbench.records import Record, Table
 from agentrl.tasks.dbbench.scoring import same_answer
+from agentrl.tasks.dbbench.sheets import LEVELS
 from agentrl.tasks.dbbench.sqlite import SqliteDatabase
 
 LEVEL = st.sampled_from(sorted(LEVELS))

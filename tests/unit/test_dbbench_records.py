@@ -11,8 +11,9 @@ import pytest
 
 from agentrl.config.models import TaskConfig
 from agentrl.errors import ConfigError, DataError
-from agentrl.tasks.dbbench.generator import LEVELS, generate
+from agentrl.tasks.dbbench.generator import generate
 from agentrl.tasks.dbbench.records import parse_record, read_records
+from agentrl.tasks.dbbench.sheets import LEVELS
 from agentrl.tasks.dbbench.task import DBBenchTask
 
 RECORD: dict[str, Any] = {

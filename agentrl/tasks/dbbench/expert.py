@@ -20,7 +20,7 @@ from agentrl.messages import Message
 from agentrl.randomness import stream
 from agentrl.tasks.base import Expert, call_message
 from agentrl.tasks.dbbench.backend import TRUNCATED
-from agentrl.tasks.dbbench.generator import name_of
+from agentrl.tasks.dbbench.conditions import name_of
 from agentrl.tasks.dbbench.records import Record
 
 SECOND_THOUGHT = 0.2

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Literal
 
 from agentrl.messages import Message
-from agentrl.tasks.dbbench.generator import name_of
+from agentrl.tasks.dbbench.conditions import name_of
 from agentrl.tasks.dbbench.records import Record
 
 Style = Literal["compact", "agentbench"]

@@ -19,11 +19,12 @@ from agentrl.randomness import derive
 from agentrl.tasks.base import Sample, SampleRange, Task, ToolEpisode, ToolResult
 from agentrl.tasks.dbbench.backend import TRUNCATED, Backend, Database
 from agentrl.tasks.dbbench.expert import DBBenchExpert
-from agentrl.tasks.dbbench.generator import check_level, generate
+from agentrl.tasks.dbbench.generator import generate
 from agentrl.tasks.dbbench.options import Options, read_options
 from agentrl.tasks.dbbench.prompts import Style, opening
 from agentrl.tasks.dbbench.records import Record, official_path, read_records
 from agentrl.tasks.dbbench.scoring import same_answer
+from agentrl.tasks.dbbench.sheets import check_level
 from agentrl.tasks.dbbench.sqlite import SqliteBackend
 
 COMPACT_LIMIT = 300
