@@ -11,18 +11,8 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from agentrl.config.models import Config
+from agentrl.config.variants import merge
 from agentrl.errors import ConfigError
-
-
-def merge(base: Mapping[str, Any], overlay: Mapping[str, Any]) -> dict[str, Any]:
-    """Deep merge: mappings are merged key by key, everything else is replaced."""
-    out = dict(base)
-    for key, value in overlay.items():
-        if isinstance(value, Mapping) and isinstance(out.get(key), Mapping):
-            out[key] = merge(out[key], value)
-        else:
-            out[key] = value
-    return out
 
 
 def read_yaml(path: Path) -> dict[str, Any]:

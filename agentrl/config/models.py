@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
 from agentrl.config.algorithm import AlgorithmConfig
 from agentrl.config.api_models import ModelConfig, ModelName
@@ -16,6 +16,7 @@ from agentrl.config.cloning import CloneConfig, WarmStartConfig
 from agentrl.config.learning import TRACKERS, TrainingConfig
 from agentrl.config.playing import EvaluationConfig, HostingConfig, PipelineConfig, RolloutConfig
 from agentrl.config.section import Name, NonNegativeInt, PositiveInt, Section
+from agentrl.config.variants import VariantConfig
 
 
 class TaskConfig(Section):
@@ -107,6 +108,10 @@ class Config(Section):
     warm_start: WarmStartConfig = WarmStartConfig()
     clones: dict[Name, CloneConfig] = Field(default_factory=dict, description="by name")
     single_task_runs: bool = Field(True, description="also train one policy per task")
+    matrix: Literal["full"] | tuple[Name, ...] = Field(
+        (), description="which of `variants` are trained too: full, a name, or a list of names"
+    )
+    variants: dict[Name, VariantConfig] = Field(default_factory=dict, description="by name")
     algorithm: AlgorithmConfig = AlgorithmConfig()
     training: TrainingConfig = TrainingConfig()
     rollout: RolloutConfig = RolloutConfig()
@@ -117,13 +122,18 @@ class Config(Section):
         default_factory=dict, description="models behind an API, by name"
     )
 
-    @field_validator("tasks", "clones", "models", mode="before")
+    @field_validator("tasks", "clones", "variants", "models", mode="before")
     @classmethod
     def _null_removes(cls, table: Any) -> Any:
         """An overlay cannot delete a key, so `name: null` takes an entry of a table out."""
         if not isinstance(table, dict):
             return table
         return {name: entry for name, entry in table.items() if entry is not None}
+
+    @field_validator("matrix", mode="before")
+    @classmethod
+    def _one_name(cls, matrix: Any) -> Any:
+        return (matrix,) if isinstance(matrix, str) and matrix != "full" else matrix
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -148,6 +158,7 @@ class Config(Section):
                 )
         if self.clones:
             self._check_clones()
+        self._check_variants()
         return self
 
     def _check_algorithm(self) -> None:
@@ -175,7 +186,7 @@ class Config(Section):
             raise ValueError("warm_start.stages: write the stages under clones.<name>.stages")
         known = ("base", *self.clones)
         for name in self.clones:
-            if name in ("base", "expert", "multi-task") or name.startswith("single-"):
+            if _is_taken(name):
                 raise ValueError(f"clones.{name}: the name is taken by a policy of the workflow")
         starts = {f"clones.{name}.start": clone.start for name, clone in self.clones.items()}
         for key, start in {**starts, "training.start": self.training.start}.items():
@@ -183,6 +194,42 @@ class Config(Section):
                 raise ValueError(f"{key}: {start!r} is none of {', '.join(known)}")
         for name in self.clones:
             self.ancestors(name)
+
+    def _check_variants(self) -> None:
+        for name in self.variants:
+            if _is_taken(name) or name in self.clones:
+                raise ValueError(f"variants.{name}: the name is taken by a policy of the workflow")
+            self.variant(name)
+        main = self._trains()
+        for name in self.trained_variants:
+            if name not in self.variants:
+                known = ", ".join(self.variants) or "none"
+                raise ValueError(f"matrix: {name!r} is none of variants: {known}; or `full`, or []")
+            if self.variant(name)._trains() == main:
+                raise ValueError(
+                    f"variants.{name}: trains as multi-task does; set it to null, or leave it out of "
+                    "matrix"
+                )
+
+    def _trains(self) -> tuple[Section, ...]:
+        return self.algorithm, self.rollout, self.pipeline
+
+    @property
+    def trained_variants(self) -> tuple[str, ...]:
+        """The variants that the matrix asks for, in its order."""
+        return tuple(self.variants) if self.matrix == "full" else self.matrix
+
+    def variant(self, name: str) -> Config:
+        """The settings of one of `variants`, without a matrix of their own."""
+        settings = self.model_dump(exclude_unset=True, exclude={"variants", "matrix"})
+        try:
+            return Config.model_validate(self.variants[name].over(settings))
+        except ValidationError as error:
+            problem = error.errors()[0]
+            where = ".".join(str(part) for part in ("variants", name, *problem["loc"]))
+            unknown = problem["type"] == "extra_forbidden"
+            said = "unknown config key" if unknown else problem["msg"].removeprefix("Value error, ")
+            raise ValueError(f"{where}: {said}") from None
 
     @property
     def task_modules(self) -> set[str]:
@@ -198,3 +245,7 @@ class Config(Section):
                 raise ValueError(f"clones.{clone}.start: the chain of starts never reaches base")
             chain.append(start)
         return tuple(chain)
+
+
+def _is_taken(name: str) -> bool:
+    return name in ("base", "expert", "multi-task") or name.startswith("single-")

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from agentrl.config.section import Fraction, PositiveFloat, PositiveInt, Section
+from agentrl.config.section import (
+    Fraction,
+    Name,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    Section,
+)
 
 
 class CrossPolicyConfig(Section):
@@ -73,6 +80,23 @@ class HostingConfig(Section):
     )
 
 
+class PassAtKConfig(Section):
+    """pass@k of two policies alone and mixed turn by turn (paper, Fig. 8); off where `samples` is 0."""
+
+    samples: NonNegativeInt = Field(0, description="of each task, from split std; 0: not measured")
+    attempts: PositiveInt = Field(64, description="episodes a sample, sampled: k goes up to it")
+    policies: tuple[Name, ...] = Field(
+        (), description="two policies by name; none: where RL starts, and the multi-task policy"
+    )
+    share: Fraction = Field(0.5, description="of the mixture's turns, the second policy's")
+
+    @model_validator(mode="after")
+    def _two(self) -> Self:
+        if self.policies and (len(self.policies) != 2 or len(set(self.policies)) != 2):
+            raise ValueError(f"policies: {list(self.policies)} are not two; name two, or none")
+        return self
+
+
 class EvaluationConfig(Section):
     """How the rows of the main table are measured: sampled and greedy, one policy version."""
 
@@ -81,3 +105,4 @@ class EvaluationConfig(Section):
     concurrency: PositiveInt = Field(128, description="episodes live at once")
     temperature: PositiveFloat = Field(1.0, description="of the sampled episodes")
     threads: PositiveInt = Field(2, description="of the engine")
+    pass_at_k: PassAtKConfig = PassAtKConfig()

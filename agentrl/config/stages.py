@@ -12,11 +12,14 @@ from typing import Any
 import yaml
 
 from agentrl.config.models import Config
+from agentrl.errors import ConfigError
 
 MULTI_TASK = "multi-task"
 SINGLE_TASK = "single-"
 BASE, EXPERT = "base", "expert"
 """Rows that no training of ours made: the policy before any, and the tasks' own solvers."""
+MIXTURE = "mixture"
+"""Two policies that take turns in one episode; also the stage that measures them (pass@k)."""
 
 _READ: dict[str, dict[str, Any]] = {
     "base": {"policy": True},
@@ -26,19 +29,25 @@ _READ: dict[str, dict[str, Any]] = {
         "policy": True,
         "rollout": {"dtype", "max_new_tokens", "max_total_tokens"},
         "pipeline": {"episode_attempts"},
-        "evaluation": True,
+        "evaluation": {"samples", "repeats", "concurrency", "temperature", "threads"},
+    },
+    MIXTURE: {
+        "policy": True,
+        "rollout": {"dtype", "max_new_tokens", "max_total_tokens"},
+        "pipeline": {"episode_attempts"},
+        "evaluation": {"concurrency", "temperature", "threads", "pass_at_k"},
     },
 }
 """Sections that each kind of stage reads, or single keys of them."""
 
 
 def training_runs(config: Config) -> dict[str, tuple[str, ...]]:
-    """The RL runs by name, each with its tasks: all of them, then one by one."""
+    """The RL runs by name, each with its tasks: all of them, one by one, then the matrix's variants."""
     tasks = tuple(config.tasks)
     runs = {MULTI_TASK: tasks}
     if config.single_task_runs and len(tasks) > 1:
         runs |= {SINGLE_TASK + task: (task,) for task in tasks}
-    return runs
+    return runs | dict.fromkeys(config.trained_variants, tasks)
 
 
 def evaluated_rows(config: Config) -> tuple[str, ...]:
@@ -46,11 +55,26 @@ def evaluated_rows(config: Config) -> tuple[str, ...]:
     return (BASE, EXPERT, *config.clones, *training_runs(config))
 
 
+def mixed_policies(config: Config) -> tuple[str, ...]:
+    """The two policies whose pass@k is measured; none where it is not. Raises `ConfigError`."""
+    wanted = config.evaluation.pass_at_k
+    if not wanted.samples:
+        return ()
+    policies = wanted.policies or (config.training.start, MULTI_TASK)
+    known = (BASE, *config.clones, *training_runs(config))
+    for name in policies:
+        if name not in known:
+            raise ConfigError(
+                f"config key 'evaluation.pass_at_k.policies': {name!r} is none of {', '.join(known)}"
+            )
+    return policies
+
+
 def stages(config: Config) -> tuple[str, ...]:
-    """Every stage: `base`, `clone-NAME`, `train-RUN`, `evaluate`."""
+    """Every stage: `base`, `clone-NAME`, `train-RUN`, `evaluate`, and `mixture` where it is measured."""
     clones = (f"clone-{name}" for name in config.clones)
     runs = (f"train-{run}" for run in training_runs(config))
-    return ("base", *clones, *runs, "evaluate")
+    return ("base", *clones, *runs, "evaluate", *([MIXTURE] if mixed_policies(config) else []))
 
 
 def stage_settings(config: Config, stage: str) -> dict[str, Any]:
@@ -62,9 +86,10 @@ def stage_settings(config: Config, stage: str) -> dict[str, Any]:
     """
     kind, _, name = stage.partition("-")
     names = training_runs(config)[name] if kind == "train" else tuple(config.tasks)
-    unused = (
-        {"train_samples", "dev_samples", "train_split"} if kind == "evaluate" else {"std_samples"}
-    )
+    if kind == "train" and name in config.trained_variants:
+        config = config.variant(name)
+    plays_std = kind in ("evaluate", MIXTURE)
+    unused = {"train_samples", "dev_samples", "train_split"} if plays_std else {"std_samples"}
     tasks = {task: config.tasks[task] for task in names}
     settings = config.model_dump(mode="json", include=_READ[kind])
     settings["tasks"] = {
@@ -85,7 +110,7 @@ def stage_settings(config: Config, stage: str) -> dict[str, Any]:
         settings.get("policy", {}).pop("path", None)
     if any(entry.source == "official" for entry in tasks.values()):
         settings["data_root"] = str(config.data_root)
-    if kind in ("train", "evaluate") and config.hosting.controller is not None:
+    if (kind == "train" or plays_std) and config.hosting.controller is not None:
         settings["hosting"] = config.hosting.model_dump(mode="json")
     return settings
 

@@ -159,3 +159,78 @@ def test_a_table_of_clones_that_makes_no_sense_is_refused(
     with pytest.raises(ConfigError) as refused:
         changed(**sections)
     assert message in str(refused.value) and "\n" not in str(refused.value)
+
+
+MATRIX = {
+    "without-cross-policy": {"rollout": {"cross_policy": {"stale_ratio": 0.0}}},
+    "without-task-normalization": {"algorithm": {"task_normalization": False}},
+    "faithful": {"algorithm": {"preset": "faithful"}},
+    "synchronous": {"pipeline": {"mode": "sync"}},
+}
+
+
+def _differences(config: Any, run: str) -> dict[str, Any]:
+    """Settings in which a run's stage departs from the main training's."""
+    main, other = (stage_settings(config, f"train-{name}") for name in ("multi-task", run))
+    assert set(main) == set(other)
+    return {
+        f"{section}.{key}": value
+        for section, keys in other.items()
+        for key, value in keys.items()
+        if main[section][key] != value
+    }
+
+
+def test_a_variant_departs_from_the_main_training_in_what_it_names() -> None:
+    config = changed(variants=MATRIX, matrix="full", rollout={"temperature": 1.2})
+    assert list(training_runs(config))[3:] == list(MATRIX)
+    assert evaluated_rows(config)[-4:] == tuple(MATRIX)
+    stale = {"stale_ratio": 0.0, "refresh_every": 10}
+    assert _differences(config, "without-cross-policy") == {"rollout.cross_policy": stale}
+    assert _differences(config, "without-task-normalization") == {
+        "algorithm.task_normalization": False
+    }
+    assert _differences(config, "synchronous") == {"pipeline.mode": "sync"}
+    faithful = _differences(config, "faithful")
+    assert {key.partition(".")[0] for key in faithful} == {"algorithm"}
+    assert (faithful["algorithm.preset"], faithful["algorithm.clip_high"]) == ("faithful", 0.2)
+
+
+def test_the_matrix_says_which_variants_are_trained_and_touches_no_other_stage() -> None:
+    assert affected(variants=MATRIX, matrix="full") == set()
+    assert "synchronous" not in training_runs(changed(variants=MATRIX))
+    one = changed(variants=MATRIX, matrix="synchronous")
+    assert list(training_runs(one))[3:] == ["synchronous"]
+    assert "train-synchronous" in stages(one) and "train-faithful" not in stages(one)
+
+
+def test_a_variant_of_a_faithful_training_names_its_departure() -> None:
+    config = changed(
+        variants=MATRIX,
+        matrix=["without-task-normalization"],
+        algorithm={"preset": "faithful", "ablate": ["clip_high"], "clip_high": 0.28},
+    )
+    own = config.variant("without-task-normalization").algorithm
+    assert set(own.ablate) == {"clip_high", "task_normalization"} and not own.task_normalization
+    assert resolve(stage_settings(config, "train-without-task-normalization")).algorithm == own
+
+
+@pytest.mark.parametrize(
+    ("sections", "message"),
+    [
+        ({"matrix": "fll"}, "matrix: 'fll' is none of variants: without-cross-policy, "),
+        ({"matrix": ["same"], "variants": {"same": {}}}, "variants.same: trains as multi-task"),
+        ({"variants": {"cloned": {}}}, "variants.cloned: the name is taken"),
+        ({"variants": {"single-x": {}}}, "variants.single-x: the name is taken"),
+        ({"variants": {"x": {"training": {"steps": 1}}}}, "key 'variants.x.training'"),
+        ({"variants": {"x": {"rollout": {"temp": 1}}}}, "variants.x.rollout.temp: unknown"),
+        (
+            {"variants": {"x": {"algorithm": {"clip_low": -1}}}},
+            "variants.x.algorithm.clip_low: Input should be greater than 0",
+        ),
+    ],
+)
+def test_a_matrix_that_makes_no_sense_is_refused(sections: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        changed(**{"variants": MATRIX, **sections})
+    assert message in str(refused.value) and "\n" not in str(refused.value)
