@@ -39,7 +39,7 @@ from agentrl.rollout.policy import read_card
 from agentrl.rollout.trajectory import Trajectory
 from agentrl.rollout.trajectory_io import read_trajectories, write_trajectories
 from agentrl.tasks.base import Sample, Task
-from agentrl.training.files import sha256
+from agentrl.training.files import sha256, sync_tree
 from agentrl.training.process import AsyncLearner, LearnerProcess
 from agentrl.training.snapshot import Snapshot, StateFolder, settings_fingerprint
 
@@ -269,7 +269,8 @@ def _signals(run: TrainingRun) -> Iterator[None]:
 def _write_results(
     state: StateFolder, output: Path, config: Config, *, run: str, seed: int
 ) -> None:
-    """Results first, the end of the state afterwards: a kill in between repeats the writing."""
+    """Results first, and on the disk, the end of the state afterwards: a kill in between repeats the
+    writing."""
     output.mkdir(parents=True, exist_ok=True)
     pd.DataFrame(state.records()).to_parquet(output / "history.parquet", index=False)
     for name in ("trajectories", "tensorboard"):
@@ -277,3 +278,4 @@ def _write_results(
         shutil.copytree(state.path / name, output / name)
     settings = config.model_dump(mode="json", exclude_unset=True)
     write_provenance(output / "provenance.json", settings, run=run, seed=seed)
+    sync_tree(output)

@@ -85,6 +85,7 @@ class RunRecorder:
             self._history.append(row)
         for name, value in scalars(rows, report).items():
             self._writer.add_scalar(name, value, step)
+        self._writer.flush()  # or a killed run lacks what its snapshot says is done
         note = " ".join(
             f"{row['task']} {row['success_mean']:.2f}"
             for row in rows

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,43 @@ def sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def sync_tree(path: Path) -> None:
+    """Force a folder, all that is in it, and its own name to the disk."""
+    found = sorted(path.rglob("*"))
+    for part in (*found, path):
+        sync(part)
+    sync_names(path)
+
+
+FileMark = tuple[int, int, int]
+"""Inode, size and time of a file: another one where it was written since."""
+
+
+def sync_changed(paths: Iterable[Path], known: Mapping[Path, FileMark]) -> dict[Path, FileMark]:
+    """Force files and folders with all that is in them to the disk, except for files that are as
+    `known`; returns what is known now."""
+    out = {}
+    for path in paths:
+        for part in (*path.rglob("*"), path):
+            if part.is_dir():
+                sync(part)
+                continue
+            found = part.stat()
+            out[part] = (found.st_ino, found.st_size, found.st_mtime_ns)
+            if known.get(part) != out[part]:
+                sync(part)
+    return out
+
+
+def sync_names(path: Path) -> None:
+    """Force the names that lead to `path` to the disk: of folders that may just have been made."""
+    for folder in path.absolute().parents:
+        try:
+            sync(folder)
+        except PermissionError:  # not ours, so it was there before
+            return
 
 
 def sha256(path: Path) -> str:

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from agentrl.errors import StateError
-from agentrl.training.files import reason, sha256, sync
+from agentrl.training.files import FileMark, reason, sha256, sync, sync_changed, sync_names
 
 MANIFEST = "manifest.json"
 _NAME = re.compile(r"snapshot-(\d{8,})(?:\.(\d+))?")
@@ -117,10 +117,12 @@ class StateFolder:
         self.resumed: Snapshot | None = None
         """The snapshot to go on from, if any; set at opening."""
         self._lock: int | None = None
+        self._synced: dict[Path, FileMark] = {}
 
     def __enter__(self) -> Self:
         with self._disk("open"):
             self.path.mkdir(parents=True, exist_ok=True)
+            sync_names(self.path)
             try:
                 self._take_lock()
                 self._open()
@@ -179,6 +181,7 @@ class StateFolder:
         """
         with self._disk("delete the state"):
             self.path.rename(self._grave)
+            sync(self.path.parent)
             shutil.rmtree(self._grave)
 
     @property
@@ -237,10 +240,8 @@ class StateFolder:
 
     def _seal(self, folder: Path, step: int) -> None:
         """Sync the history and every file, and list the files with their checksums."""
-        history_bytes = 0
-        if self.history.exists():
-            sync(self.history)
-            history_bytes = self.history.stat().st_size
+        history_bytes = self.history.stat().st_size if self.history.exists() else 0
+        self._sync_beside()
         files = {}
         for path in sorted(path for path in folder.rglob("*") if path.is_file()):
             sync(path)
@@ -257,6 +258,16 @@ class StateFolder:
             sync(path)
         sync(folder)
 
+    def _sync_beside(self) -> None:
+        """Sync what the run keeps beside its snapshots, and all names."""
+        beside = [
+            path
+            for path in self.path.iterdir()
+            if not path.name.startswith(".") and not _NAME.fullmatch(path.name)
+        ]
+        self._synced = sync_changed(beside, self._synced)
+        sync(self.path)
+
     def _free_name(self, step: int) -> Path:
         """A folder cannot be replaced in one operation, so a second snapshot gets a new name."""
         path = self.path / f"snapshot-{step:08d}"
@@ -270,6 +281,7 @@ class StateFolder:
         """Out of sight in one operation, so that a cut leaves no half-deleted snapshot."""
         gone = self.path / f".deleted-{path.name}"
         path.rename(gone)
+        sync(self.path)
         shutil.rmtree(gone)
 
     @contextmanager

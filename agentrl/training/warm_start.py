@@ -36,7 +36,7 @@ from agentrl.tasks.play import Played, play_expert
 from agentrl.tasks.registry import create_task
 from agentrl.training.batch import Row
 from agentrl.training.cloning import Cloner
-from agentrl.training.files import sha256
+from agentrl.training.files import sha256, sync_tree
 from agentrl.training.schedule import schedule
 from agentrl.training.snapshot import StateFolder, settings_fingerprint
 
@@ -219,6 +219,7 @@ class _WarmStart:
             self.config.model_dump(mode="json", exclude_unset=True),
             seed=self.seed,
         )
+        sync_tree(out)  # the state is deleted after this
 
     def _advance(self) -> bool:
         """Whether there is a step to do; enters the next stage where one has ended."""

@@ -101,7 +101,8 @@ class ToyRun:
                 )
 
         def script(prompt, turn, session):
-            return completion(toy.renderer, toy.text(*divmod(session - 1, toy.group_size), turn))
+            place = divmod(session - 1, toy.group_size)
+            return completion(toy.renderer, toy.text(*place, toy.turn(prompt, turn)))
 
         ranges = {name: SampleRange(name, "train", size) for name, size in self.tasks.items()}
         config = self.config()
@@ -119,10 +120,22 @@ class ToyRun:
             partial=config.pipeline.partial_rollouts,
         )
         self.rollouts = rollouts
-        run = TrainingRun(config, learner=self, rollouts=rollouts, snapshots=self, recorder=self)
+        learner, snapshots, recorder, done = await self.surroundings(config, rollouts)
+        run = TrainingRun(
+            config, learner=learner, rollouts=rollouts, snapshots=snapshots, recorder=recorder
+        )
+        run.step = done
         finished = await run.run()
         await rollouts.conductor.close()
         return finished
+
+    def turn(self, prompt, counted):
+        """Which turn comes after `prompt`; `counted`: completions that the engine gave so far."""
+        return counted
+
+    async def surroundings(self, config, rollouts):
+        """Learner, snapshots and recorder of the run, and how many steps are done."""
+        return self, self, self, 0
 
     def _pool(self, engine):
         pool = PolicyPool({"current": engine})
