@@ -7,14 +7,14 @@ the official samples, and a standard deviation of 4 runs where ours have an inte
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from importlib.resources import files
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from agentrl.config.stages import BASE, EXPERT, MULTI_TASK, SINGLE_TASK
+from agentrl.reporting import layout
 from agentrl.reporting.episodes import success_cells
 from agentrl.reporting.intervals import NOTHING, Interval, average, rate
 
@@ -25,7 +25,9 @@ MODES = ("sampled", "greedy")
 MODE_TITLES = {"sampled": "Sampled", "greedy": "Greedy"}
 
 
-def main_table(episodes: pd.DataFrame, rows: Sequence[str] | None = None) -> pd.DataFrame:
+def main_table(
+    episodes: pd.DataFrame, rows: Sequence[str] | None = None, without: Collection[str] = ()
+) -> pd.DataFrame:
     """One line a mode, row and task (and "average"), in the order people read them.
 
     Columns: mode, row, label, task, level, split, seeds, samples, episodes, failures, success, low,
@@ -34,8 +36,9 @@ def main_table(episodes: pd.DataFrame, rows: Sequence[str] | None = None) -> pd.
     Args:
         episodes: as `read_episodes` gives them.
         rows: which rows, and their order; default: base, expert, clones, RL runs.
+        without: rows that belong to another table.
     """
-    episodes = pd.concat([episodes, _specialists(episodes)], ignore_index=True)
+    episodes = with_specialists(episodes[~episodes["row"].isin(list(without))])
     tasks = list(dict.fromkeys(episodes["task"]))
     lines: list[dict[str, Any]] = []
     for mode in MODES:
@@ -46,10 +49,15 @@ def main_table(episodes: pd.DataFrame, rows: Sequence[str] | None = None) -> pd.
     return pd.DataFrame(lines)
 
 
+def with_specialists(episodes: pd.DataFrame) -> pd.DataFrame:
+    """The episodes, and once more those of single-task policies on their own task, as one row."""
+    own = episodes[episodes["row"] == SINGLE_TASK + episodes["task"]]
+    return pd.concat([episodes, own.assign(row=SPECIALISTS)], ignore_index=True)
+
+
 def published_rows() -> pd.DataFrame:
     """Table 3 of the paper, in percent; the file says where it was taken from."""
-    with (files("agentrl.reporting") / "published_table3.csv").open(encoding="utf-8") as file:
-        return pd.read_csv(file, comment="#")
+    return layout.published(3)
 
 
 def label(row: str) -> str:
@@ -85,49 +93,21 @@ def caption(table: pd.DataFrame) -> str:
 
 def to_markdown(table: pd.DataFrame, published: pd.DataFrame | None = None) -> str:
     """Tables for people: one a mode, then the published one, each under its heading."""
-    blocks = []
-    for mode in _modes(table):
-        header, body = _grid(table[table["mode"] == mode])
-        blocks.append(f"### {MODE_TITLES[mode]}\n\n{_pipes(header, body)}\n")
-    blocks.append(caption(table) + "\n")
-    if published is not None:
-        header, body = _published_grid(published, _task_names(table))
-        blocks.append(
-            "### Published (Table 3 of arXiv 2510.04206)\n\nOther models on the official samples, "
-            "mean ± standard deviation of 4 runs; the average is over all five tasks. "
-            f"Not comparable with the rows above.\n\n{_pipes(header, body)}\n"
-        )
-    return "\n".join(blocks)
+    apart = None if published is None else _published(published, _task_names(table))
+    return layout.to_markdown(_blocks(table), caption(table), apart)
 
 
 def to_latex(table: pd.DataFrame, published: pd.DataFrame | None = None) -> str:
     """One `booktabs` tabular; modes and published rows under headings of their own."""
     tasks = _task_names(table)
-    header = ["", *tasks, "Average"]
-    lines = [
-        r"% needs \usepackage{booktabs}",
-        rf"\begin{{tabular}}{{l{'r' * (len(header) - 1)}}}",
-        r"\toprule",
-        " & ".join(map(_escape, header)) + r" \\",
-    ]
-    for mode in _modes(table):
-        lines += _latex_block(
-            MODE_TITLES[mode], _grid(table[table["mode"] == mode])[1], len(header)
-        )
-    if published is not None:
-        title = "Published, official samples (not comparable; average over five tasks)"
-        lines += _latex_block(title, _published_grid(published, tasks)[1], len(header))
-    lines += [r"\bottomrule", r"\end{tabular}", f"% {caption(table)}"]
-    return "\n".join(lines) + "\n"
+    apart = None if published is None else _published(published, tasks)
+    return layout.to_latex(["", *tasks, "Average"], _blocks(table), caption(table), apart)
 
 
 def write_main_table(table: pd.DataFrame, stem: Path, *, published: bool = True) -> None:
     """`stem`.csv (ours, tidy), .md and .tex (for people)."""
-    stem.parent.mkdir(parents=True, exist_ok=True)
     reference = published_rows() if published else None
-    table.to_csv(stem.with_suffix(".csv"), index=False, float_format="%.6g", lineterminator="\n")
-    stem.with_suffix(".md").write_text(to_markdown(table, reference), encoding="utf-8")
-    stem.with_suffix(".tex").write_text(to_latex(table, reference), encoding="utf-8")
+    layout.write(stem, table, to_markdown(table, reference), to_latex(table, reference))
 
 
 def _row_lines(chosen: pd.DataFrame, mode: str, row: str, tasks: list[str]) -> list[dict[str, Any]]:
@@ -166,11 +146,6 @@ def _line(
     }
 
 
-def _specialists(episodes: pd.DataFrame) -> pd.DataFrame:
-    own = episodes[episodes["row"] == SINGLE_TASK + episodes["task"]]
-    return own.assign(row=SPECIALISTS)
-
-
 def _ordered(rows: Sequence[str]) -> list[str]:
     single = [row for row in rows if row.startswith(SINGLE_TASK) and row != SPECIALISTS]
     named = (BASE, EXPERT, MULTI_TASK, SPECIALISTS)
@@ -187,52 +162,36 @@ def _task_names(table: pd.DataFrame) -> list[str]:
     return [task for task in dict.fromkeys(table["task"]) if task != AVERAGE]
 
 
-def _grid(table: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
-    tasks = [*_task_names(table), AVERAGE]
-    body = []
-    for _, lines in table.groupby("row", sort=False):
-        by_task = {str(line["task"]): line for _, line in lines.iterrows()}
-        cells = [_cell(by_task[task]) if task in by_task else "–" for task in tasks]
-        body.append([str(lines.iloc[0]["label"]), *cells])
-    return ["", *_task_names(table), "Average"], body
+def _blocks(table: pd.DataFrame) -> list[layout.Block]:
+    tasks = _task_names(table)
+    blocks = []
+    for mode in _modes(table):
+        body = []
+        for _, lines in table[table["mode"] == mode].groupby("row", sort=False):
+            by_task = {str(line["task"]): line for _, line in lines.iterrows()}
+            cells = [_cell(by_task.get(task)) for task in (*tasks, AVERAGE)]
+            body.append([str(lines.iloc[0]["label"]), *cells])
+        blocks.append(layout.Block(MODE_TITLES[mode], ["", *tasks, "Average"], body))
+    return blocks
 
 
-def _cell(line: pd.Series[Any]) -> str:
-    if pd.isna(line["success"]):
-        return "–"
-    value, low, high = (100 * line[name] for name in ("success", "low", "high"))
+def _cell(line: pd.Series[Any] | None) -> str:
+    if line is None or pd.isna(line["success"]):
+        return layout.MISSING
     failed = f" ({line['failures']} failed)" if line["failures"] else ""
-    return f"{value:.1f} [{low:.1f}, {high:.1f}]{failed}"
+    return layout.percent(line["success"], line["low"], line["high"]) + failed
 
 
-def _published_grid(
-    published: pd.DataFrame, tasks: Sequence[str]
-) -> tuple[list[str], list[list[str]]]:
+def _published(published: pd.DataFrame, tasks: Sequence[str]) -> layout.Block:
     body = []
     for _, row in published.iterrows():
-        cells = []
-        for task in tasks:
-            value, spread = row.get(task), row.get(f"{task}_sd")
-            known = value is not None and not pd.isna(value)
-            exact = known and spread is not None and not pd.isna(spread)
-            cells.append(
-                f"{value:.1f} ± {spread:.1f}" if exact else f"{value:.1f}" if known else "–"
-            )
+        cells = [layout.given(row.get(task), row.get(f"{task}_sd")) for task in tasks]
         body.append([str(row["model"]), *cells, f"{row['average']:.1f}"])
-    return ["", *tasks, "Average (five tasks)"], body
-
-
-def _pipes(header: list[str], body: list[list[str]]) -> str:
-    rule = ["---"] + ["---:"] * (len(header) - 1)
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in (header, rule, *body))
-
-
-def _latex_block(title: str, body: list[list[str]], width: int) -> list[str]:
-    heading = rf"\multicolumn{{{width}}}{{l}}{{\emph{{{_escape(title)}}}}} \\"
-    rows = [" & ".join(map(_escape, cells)) + r" \\" for cells in body]
-    return [r"\midrule", heading, *rows]
-
-
-def _escape(text: str) -> str:
-    special = {"_": r"\_", "%": r"\%", "&": r"\&", "#": r"\#", "±": r"$\pm$", "–": "--"}
-    return "".join(special.get(character, character) for character in text)
+    return layout.Block(
+        "Published (Table 3 of arXiv 2510.04206)",
+        ["", *tasks, "Average (five tasks)"],
+        body,
+        note="Other models on the official samples, mean ± standard deviation of 4 runs; the average "
+        "is over all five tasks. Not comparable with the rows above.",
+        latex_title="Published, official samples (not comparable; average over five tasks)",
+    )
