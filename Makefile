@@ -4,10 +4,10 @@ PYTHON = $(BIN)/python
 NOTEBOOKS = $(wildcard notebooks/*.py)
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help check lint test format docs notebooks publish clean
+.PHONY: help check lint test gpu-check format docs notebooks publish clean
 
 help:
-	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
 
 check: lint ## lint and unit tests, on all cores: two to three minutes on two
 	$(PYTHON) -m pytest -n auto --maxprocesses 8 --dist loadfile
@@ -21,6 +21,9 @@ lint: ## format, lint, types, floors
 
 test: ## every test: also servers, whole runs, the workflow
 	$(PYTHON) -m pytest tests
+
+gpu-check: ## minutes on one NVIDIA GPU: learner, engine, both at once (PYTHON=python3 where there is no .venv)
+	$(PYTHON) scripts/gpu_check.py $(GPU_CHECK)
 
 format: ## write everything in the project's format
 	$(BIN)/ruff format .
