@@ -43,16 +43,18 @@ class Decoder(Protocol):
         ...
 
 
-def create_decoder(path: Path, max_tokens: int, dtype: str, kind: str) -> Decoder:
+def create_decoder(
+    path: Path, max_tokens: int, dtype: str, kind: str, device: str = "cpu"
+) -> Decoder:
     """A decoder with the weights of the policy in `path`.
 
     `kind`: "own", "transformers", or "auto" for the own one where the model's shape allows."""
     config = AutoConfig.from_pretrained(path, local_files_only=True)
     if kind == "own" or (kind == "auto" and supports(config)):
-        decoder = LlamaDecoder(config, max_tokens, DTYPES[dtype])
+        decoder = LlamaDecoder(config, max_tokens, DTYPES[dtype], device)
         load_tensors(decoder, read_weights(path), path)
         return decoder
-    return ModelDecoder(path, DTYPES[dtype])
+    return ModelDecoder(path, DTYPES[dtype], device)
 
 
 def supports(config: Any) -> bool:
@@ -67,7 +69,9 @@ def supports(config: Any) -> bool:
     )
 
 
-def create_cache(config: Any, rows: int, max_tokens: int, dtype: str) -> KVCache:
+def create_cache(
+    config: Any, rows: int, max_tokens: int, dtype: str, device: str = "cpu"
+) -> KVCache:
     heads = config.num_attention_heads
     return KVCache(
         config.num_hidden_layers,
@@ -76,6 +80,7 @@ def create_cache(config: Any, rows: int, max_tokens: int, dtype: str) -> KVCache
         max_tokens,
         getattr(config, "head_dim", None) or config.hidden_size // heads,
         DTYPES[dtype],
+        device,
     )
 
 
@@ -97,11 +102,11 @@ def load_tensors(decoder: Decoder, tensors: Mapping[str, Tensor], source: Path) 
         for name, target in held.items():
             target.copy_(tensors[name])
     for name, now in decoder.tensors().items():
-        if not torch.equal(now, tensors[name].to(now.dtype)):
+        if not torch.equal(now, tensors[name].to(now)):
             raise InfrastructureError(f"the engine does not hold {name!r} of {source}")
 
 
-def check(decoder: Decoder, path: Path, dtype: str) -> None:
+def check(decoder: Decoder, path: Path, dtype: str, device: str = "cpu") -> None:
     """Compare with a plain forward pass: two rows, two turns of different lengths.
 
     Raises `InfrastructureError` where a log-probability is off by more than `TOLERANCE`.
@@ -110,20 +115,20 @@ def check(decoder: Decoder, path: Path, dtype: str) -> None:
     kind, held = DTYPES[dtype], decoder.tensors()
     config = AutoConfig.from_pretrained(path, local_files_only=True)
     with torch.random.fork_rng(devices=[]), torch.no_grad():
-        model = auto.from_config(config, dtype=kind).eval()
+        model = auto.from_config(config, dtype=kind).eval().to(device)
         for name, value in model.named_parameters():
             value.copy_(held[name])
     size = model.config.vocab_size
     rows = [[(7 * i + 3) % size for i in range(9)], [(5 * i + 2) % size for i in range(6)]]
-    cache = create_cache(model.config, 3, 16, dtype)
+    cache = create_cache(model.config, 3, 16, dtype, device)
     with torch.inference_mode():
         for cuts in [((0, 5), (0, 2)), ((5, 8), (2, 5)), ((8, 9), (5, 6))]:
             work = [
                 RowWork(2 * n, start, rows[n][start:end]) for n, (start, end) in enumerate(cuts)
             ]
-            got = decoder.logits(make_batch(work, kind), cache)
+            got = decoder.logits(make_batch(work, kind).to(model.device), cache)
         for row, ids in enumerate(rows):
-            plain = model(torch.tensor([ids])).logits[0, -1].float()
+            plain = model(torch.tensor([ids], device=device)).logits[0, -1].float()
             worst = (plain.log_softmax(-1) - got[row].log_softmax(-1)).abs().max().item()
             if not worst <= TOLERANCE[dtype]:
                 raise InfrastructureError(
@@ -135,12 +140,14 @@ def check(decoder: Decoder, path: Path, dtype: str) -> None:
 class LlamaDecoder:
     """Llama and Qwen2 shapes, from the tensors of a checkpoint."""
 
-    def __init__(self, config: Any, max_tokens: int, dtype: torch.dtype) -> None:
+    def __init__(
+        self, config: Any, max_tokens: int, dtype: torch.dtype, device: str = "cpu"
+    ) -> None:
         self._heads = config.num_attention_heads
         self._kv_heads = config.num_key_value_heads
         self._head_dim = getattr(config, "head_dim", None) or config.hidden_size // self._heads
         self._epsilon = config.rms_norm_eps
-        self._dtype = dtype
+        self._dtype, self._device = dtype, device
         rotary = LlamaRotaryEmbedding(config)
         cos, sin = rotary(torch.zeros(1), torch.arange(max_tokens).unsqueeze(0))
         # Values are rotated by 0, and the sign stands in the table, so that rotating queries, keys
@@ -150,6 +157,7 @@ class LlamaDecoder:
         self._cos, self._sin = torch.ones(shape, dtype=dtype), torch.zeros(shape, dtype=dtype)
         self._cos[:, :turned] = cos[0].unsqueeze(1)
         self._sin[:, :turned] = torch.cat((-sin[0][:, :half], sin[0][:, half:]), -1).unsqueeze(1)
+        self._cos, self._sin = self._cos.to(device), self._sin.to(device)
         self._names: dict[str, Tensor] = {}
         hidden = config.hidden_size
         self._embed = self._own("model.embed_tokens.weight", config.vocab_size, hidden)
@@ -218,13 +226,14 @@ class LlamaDecoder:
         return weight * F.rms_norm(x.float(), weight.shape, None, self._epsilon).to(x.dtype)
 
     def _own(self, name: str, *shape: int) -> Tensor:
-        tensor = torch.zeros(shape, dtype=self._dtype)
+        tensor = torch.zeros(shape, dtype=self._dtype, device=self._device)
         self._names[name] = tensor
         return tensor
 
     def _fuse(self, names: Mapping[str, int], *shape: int) -> Tensor:
         """One tensor for several projections; each name is a view of its part."""
-        tensor = torch.zeros((sum(names.values()), *shape), dtype=self._dtype)
+        whole = (sum(names.values()), *shape)
+        tensor = torch.zeros(whole, dtype=self._dtype, device=self._device)
         start = 0
         for name, size in names.items():
             self._names[name] = tensor[start : start + size]
@@ -257,9 +266,9 @@ class LlamaDecoder:
 class ModelDecoder:
     """Any causal language model of `transformers` with full attention, through `SlotCache`."""
 
-    def __init__(self, path: Path, dtype: torch.dtype) -> None:
+    def __init__(self, path: Path, dtype: torch.dtype, device: str = "cpu") -> None:
         model: Any = AutoModelForCausalLM.from_pretrained(path, local_files_only=True, dtype=dtype)
-        self._model: Any = model.eval()
+        self._model: Any = model.eval().to(device)
         names = inspect.signature(self._model.forward).parameters
         self._cache_name = "cache" if "cache" in names else "past_key_values"
 
@@ -272,8 +281,8 @@ class ModelDecoder:
         ]
 
     def _logits(self, batch: TokenBatch, group: Group, cache: KVCache) -> Tensor:
-        ids = torch.zeros(group.grid, dtype=torch.int64)
-        positions = torch.zeros(group.grid, dtype=torch.int64)
+        ids = batch.tokens.new_zeros(group.grid)
+        positions = batch.tokens.new_zeros(group.grid)
         ids[group.lane, group.step] = batch.tokens[group.tokens]
         positions[group.lane, group.step] = batch.positions[group.tokens]
         every: Tensor = self._model(

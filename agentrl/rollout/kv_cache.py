@@ -8,7 +8,7 @@ together are a slice wherever possible, for gathering them copies them (DESIGN Â
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -45,6 +45,11 @@ class Group:
         """Whether the grid is the tokens, without padding."""
         return len(self.lane) == self.grid[0] * self.grid[1]
 
+    def to(self, device: torch.device) -> Group:
+        rows = self.rows if isinstance(self.rows, slice) else self.rows.to(device)
+        lane, step, mask = (part.to(device) for part in (self.lane, self.step, self.mask))
+        return replace(self, rows=rows, lane=lane, step=step, mask=mask)
+
 
 @dataclass(slots=True)
 class TokenBatch:
@@ -60,6 +65,16 @@ class TokenBatch:
     wanted: Tensor
     """int64[W], tokens after which logits are wanted: the last of each row, in the order given"""
 
+    def to(self, device: torch.device) -> TokenBatch:
+        """Itself on a CPU, where it was made."""
+        if device.type == "cpu":
+            return self
+        tokens, positions, rows, wanted = (
+            part.to(device) for part in (self.tokens, self.positions, self.rows, self.wanted)
+        )
+        groups = [group.to(device) for group in self.groups]
+        return TokenBatch(tokens, positions, rows, groups, wanted)
+
 
 @dataclass(slots=True)
 class RowWork:
@@ -70,8 +85,8 @@ class RowWork:
     tokens: Sequence[int]
 
 
-def make_batch(work: Sequence[RowWork], dtype: Any) -> TokenBatch:
-    """Rows with one token each are read in blocks of neighbours, others in padded grids.
+def make_batch(work: Sequence[RowWork], dtype: Any, block: int = ROW_BLOCK) -> TokenBatch:
+    """Rows with one token each are read in blocks of `block` neighbours, others in padded grids.
 
     `work` is in the order of rows; `wanted` follows it.
     """
@@ -79,10 +94,10 @@ def make_batch(work: Sequence[RowWork], dtype: Any) -> TokenBatch:
     several = [w for w in work if len(w.tokens) > 1]
     blocks: dict[int, list[RowWork]] = {}
     for w in single:
-        blocks.setdefault(w.row // ROW_BLOCK, []).append(w)
+        blocks.setdefault(w.row // block, []).append(w)
     groups, start = [], 0
-    for block, members in blocks.items():
-        first = block * ROW_BLOCK
+    for number, members in blocks.items():
+        first = number * block
         lanes = np.array([w.row - first for w in members])
         groups.append(
             _group(members, start, slice(first, first + int(lanes[-1]) + 1), lanes, dtype)
@@ -139,10 +154,18 @@ class KVCache:
     """[layers, rows, 2 (keys, values), kv_heads, max_tokens, head_dim]."""
 
     def __init__(
-        self, layers: int, rows: int, kv_heads: int, max_tokens: int, head_dim: int, dtype: Any
+        self,
+        layers: int,
+        rows: int,
+        kv_heads: int,
+        max_tokens: int,
+        head_dim: int,
+        dtype: Any,
+        device: str = "cpu",
     ) -> None:
         # Zeros, not empty: padding reads position 0 of rows that were never written.
-        self._data = torch.zeros(layers, rows, 2, kv_heads, max_tokens, head_dim, dtype=dtype)
+        shape = (layers, rows, 2, kv_heads, max_tokens, head_dim)
+        self._data = torch.zeros(shape, dtype=dtype, device=device)
         self._layers = list(self._data)
 
     def __len__(self) -> int:

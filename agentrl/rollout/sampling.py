@@ -39,13 +39,18 @@ def draw(logits: Tensor, temperatures: np.ndarray, uniform: np.ndarray) -> tuple
     """
     scale = np.where(temperatures > 0, temperatures, 1.0)
     if (scale != 1.0).any():
-        logits = logits / torch.from_numpy(scale.astype(np.float32)).unsqueeze(1)
+        logits = logits / _like(logits, scale.astype(np.float32))
     logprobs = torch.log_softmax(logits, dim=-1)
     # float64: the running sum of thousands of float32 probabilities would not reach 1.
     cumulative = logprobs.exp().cumsum(dim=-1, dtype=torch.float64)
-    target = torch.from_numpy(uniform).unsqueeze(1) * cumulative[:, -1:]
+    target = _like(logits, uniform) * cumulative[:, -1:]
     ids = torch.searchsorted(cumulative, target, right=True).clamp_(max=logits.shape[1] - 1)
     greedy = temperatures <= 0
     if greedy.any():
-        ids = torch.where(torch.from_numpy(greedy).unsqueeze(1), logits.argmax(-1, True), ids)
+        ids = torch.where(_like(logits, greedy), logits.argmax(-1, True), ids)
     return ids.squeeze(1), logprobs.gather(1, ids).squeeze(1)
+
+
+def _like(logits: Tensor, values: np.ndarray) -> Tensor:
+    """A column of `values`, where `logits` are."""
+    return torch.from_numpy(values).to(logits.device).unsqueeze(1)

@@ -29,7 +29,7 @@ from transformers import AutoConfig
 from agentrl.errors import ConfigError, InfrastructureError, StateError
 from agentrl.rollout.decoder import DTYPES, check, create_cache, create_decoder, load_tensors
 from agentrl.rollout.engine import Completion, FinishReason, Sampling
-from agentrl.rollout.kv_cache import RowWork, make_batch
+from agentrl.rollout.kv_cache import ROW_BLOCK, RowWork, make_batch
 from agentrl.rollout.policy import load_tokenizer, read_card
 from agentrl.rollout.rendering import create_renderer
 from agentrl.rollout.sampling import draw, uniforms
@@ -84,6 +84,7 @@ class TransformersEngine:
         threads: of torch, for the whole process; None leaves them as they are.
         version: of the weights in `path`.
         decoder: see `create_decoder`.
+        device: of weights and cache, as torch names it.
     """
 
     def __init__(
@@ -96,6 +97,7 @@ class TransformersEngine:
         threads: int | None = None,
         version: int = 0,
         decoder: Literal["auto", "own", "transformers"] = "auto",
+        device: str = "cpu",
     ) -> None:
         try:
             config = AutoConfig.from_pretrained(path, local_files_only=True)
@@ -111,9 +113,12 @@ class TransformersEngine:
         if threads is not None:
             torch.set_num_threads(threads)
         self._path, self._dtype, self._max_tokens = path, dtype, max_tokens
-        self._decoder = create_decoder(path, max_tokens, dtype, decoder)
-        check(self._decoder, path, dtype)
-        self._cache = create_cache(config, slots, max_tokens, dtype)
+        self._decoder = create_decoder(path, max_tokens, dtype, decoder, device)
+        check(self._decoder, path, dtype, device)
+        self._cache = create_cache(config, slots, max_tokens, dtype, device)
+        self._device = torch.device(device)
+        # A GPU pays for launches, not for rows that nobody asked for.
+        self._block = ROW_BLOCK if self._device.type == "cpu" else slots
         self._slots = SlotTable(slots)
         self._version = version
         self._digest = tensors_digest(self._decoder.tensors())
@@ -300,7 +305,9 @@ class TransformersEngine:
         with torch.inference_mode():
             logits = torch.cat(
                 [
-                    self._decoder.logits(make_batch(work, dtype), self._cache)
+                    self._decoder.logits(
+                        make_batch(work, dtype, self._block).to(self._device), self._cache
+                    )
                     for work in _batches(plan.work)
                 ]
             )

@@ -47,7 +47,7 @@ def tensors_digest(tensors: Mapping[str, Tensor]) -> str:
     for name in sorted(tensors):
         tensor = tensors[name].detach().contiguous()
         digest.update(f"{name}:{tensor.dtype}:{tuple(tensor.shape)};".encode())
-        digest.update(tensor.view(-1).view(torch.uint8).numpy().tobytes())
+        digest.update(tensor.view(-1).view(torch.uint8).cpu().numpy().tobytes())
     return digest.hexdigest()
 
 
