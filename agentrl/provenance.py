@@ -30,6 +30,7 @@ FLOORS = {
     "clone": ("training", "rollout", "tasks"),
     "train": ("algorithms", "hosting", "pipeline", "rollout", "tasks", "training"),
     "evaluate": ("evaluation", "hosting", "rollout", "tasks"),
+    "mixture": ("evaluation", "hosting", "rollout", "tasks"),
     "figures": ("reporting",),
 }
 """Packages whose code decides the numbers of each kind of stage (`agentrl.config.stages`)."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -122,7 +122,29 @@ def write_run(folder: Path, tasks: Iterable[str], seed: int = 0) -> Path:
     ]
     write_trajectories(folder / "trajectories" / "step-000000.parquet", played)
     training_history(names, seed).to_parquet(folder / "history.parquet")
-    (folder / "provenance.json").write_text(provenance_record())
+    (folder / "provenance.json").write_text(provenance_record(run=folder.parent.name))
+    return folder
+
+
+def write_pass_at_k(folder: Path, policies: Sequence[str], seed: int = 0) -> Path:
+    """Four attempts at each of six samples by two policies and their mixture."""
+    draws = np.random.default_rng([seed, 11])
+    rows = [*policies, "mixture"]
+    parts = [
+        evaluation(
+            row,
+            {task: (draws.random(6) < 0.3).astype(float) for task in ("alfworld", "dbbench")},
+            seed=seed,
+            repeat=attempt,
+        )
+        for row in rows
+        for attempt in range(4)
+    ]
+    folder.mkdir(parents=True, exist_ok=True)
+    pd.concat(parts, ignore_index=True).to_parquet(folder / "episodes.parquet")
+    (folder / "episodes.provenance.json").write_text(provenance_record())
+    spoken = [trajectory(roles=policies, speakers=(name, name)) for name in policies]
+    write_trajectories(folder / "trajectories" / "attempts.parquet", spoken)
     return folder
 
 

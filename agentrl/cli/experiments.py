@@ -1,4 +1,4 @@
-"""`agentrl train`, `agentrl evaluate`, `agentrl audit`: runs, and what is measured of them."""
+"""`agentrl train`, `evaluate`, `pass-at-k`, `audit`: runs, and what is measured of them."""
 
 from __future__ import annotations
 
@@ -148,6 +148,32 @@ def evaluate(
             settings, policy=policy, name=name, seed=seed, split=split, output=output
         )
     asyncio.run(work)
+
+
+def pass_at_k(
+    config: ConfigFile,
+    policy: Annotated[
+        list[str],
+        typer.Option("--policy", help="NAME=FOLDER; twice, the second is mixed into the first."),
+    ],
+    seed: Seed,
+    output: Annotated[Path, typer.Option("--output", help="Folder of the result.")],
+    tasks: Tasks = None,
+    split: Annotated[
+        str, typer.Option("--split", help="dev while you tune; std once, for the figure.")
+    ] = "dev",
+) -> None:
+    """Play samples many times with two policies, alone and mixed turn by turn: for pass@k."""
+    settings = only(load([config]), tasks)
+    policies = {}
+    for given in policy:
+        name, equals, folder = given.partition("=")
+        if not equals or not name or not folder:
+            raise ConfigError(f"--policy {given!r}: write NAME=FOLDER")
+        policies[name] = Path(folder)
+    from agentrl.evaluation.mixture import mixture_to_file
+
+    asyncio.run(mixture_to_file(settings, policies=policies, seed=seed, split=split, output=output))
 
 
 def audit(

@@ -74,15 +74,17 @@ def write_rows(
     config: Config,
     tasks: Mapping[str, Task],
     *,
-    name: str,
+    name: str | Sequence[str],
     seed: int,
     started: float,
     **facts: Any,
 ) -> None:
     """Write `output` (columns of `reporting.episodes`), complete or not at all, and its provenance.
 
-    `started` is a reading of `time.monotonic`; `facts` go into the provenance as they are.
+    `name`: of all rows, or one a row. `started` is a reading of `time.monotonic`; `facts` go into the
+    provenance as they are.
     """
+    called = name if isinstance(name, str) else ", ".join(dict.fromkeys(name))
     frame = pd.DataFrame(rows)
     frame.insert(0, "row", name)
     frame.insert(1, "run_seed", seed)
@@ -96,13 +98,14 @@ def write_rows(
     write_provenance(
         output.with_suffix(".provenance.json"),
         config.model_dump(mode="json", exclude_unset=True),
-        row=name,
+        row=called,
         seed=seed,
         episodes=len(frame),
         tokens=int(frame["tokens"].sum()),
         seconds=round(time.monotonic() - started, 1),
         **facts,
     )
-    means = frame.groupby(["mode", "task"], sort=False)["success"].mean().reset_index()
-    shown = [f"{mode} {task} {mean:.3f}" for mode, task, mean in means.itertuples(index=False)]
-    log.info("%s: %s", name, ", ".join(shown))
+    for one, own in frame.groupby("row", sort=False):
+        means = own.groupby(["mode", "task"], sort=False)["success"].mean().reset_index()
+        shown = [f"{mode} {task} {mean:.3f}" for mode, task, mean in means.itertuples(index=False)]
+        log.info("%s: %s", one, ", ".join(shown))

@@ -69,7 +69,7 @@ async def _policy_rows(
             todo = jobs(config, environments.tasks, split, seed, mode)
             episodes = [
                 partial(
-                    _play,
+                    play,
                     environments.client,
                     embedded.pool,
                     settings,
@@ -84,7 +84,7 @@ async def _policy_rows(
     return rows
 
 
-async def _play(
+async def play(
     client: EnvironmentClient,
     pool: PolicyPool,
     settings: EpisodeSettings,
@@ -98,7 +98,7 @@ async def _play(
         client, pool, settings, job.sample, seed=job.seed, session=session
     )
     if trajectory.status.is_infrastructure and attempts > 1:
-        return await _play(client, pool, settings, job, session=session, attempts=attempts - 1)
+        return await play(client, pool, settings, job, session=session, attempts=attempts - 1)
     return trajectory
 
 

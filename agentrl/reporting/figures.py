@@ -35,8 +35,8 @@ def learning_curves(history: pd.DataFrame, window: int = 5) -> Figure:
     """Success and reward over steps, one column a task, one line a run."""
     tasks = [task for task in dict.fromkeys(history["task"]) if task != WHOLE_STEP]
     measures = {"success_mean": "training success (%)", "reward_mean": "training reward"}
-    with _style():
-        figure, axes = _panels(len(measures), len(tasks), 2.0)
+    with style():
+        figure, axes = panel_grid(len(measures), len(tasks), 2.0)
         for row, (measure, name) in enumerate(measures.items()):
             for column, task in enumerate(tasks):
                 axis = axes[row][column]
@@ -80,7 +80,7 @@ def save(figure: Figure, stem: Path, formats: Sequence[str] = ("pdf", "svg", "pn
     """Write `stem`.pdf, .svg, .png, byte for byte the same for the same figure."""
     stem.parent.mkdir(parents=True, exist_ok=True)
     paths = [stem.with_suffix(f".{kind}") for kind in formats]
-    with _style():
+    with style():
         for kind, path in zip(formats, paths, strict=True):
             figure.savefig(path, metadata=METADATA[kind])
     return paths
@@ -90,8 +90,8 @@ def _whole_step_figure(
     history: pd.DataFrame, panels: dict[str, Callable[[pd.DataFrame], pd.Series]], window: int
 ) -> Figure:
     whole = history[history["task"] == WHOLE_STEP]
-    with _style():
-        figure, axes = _panels(1, len(panels), 2.0)
+    with style():
+        figure, axes = panel_grid(1, len(panels), 2.0)
         for axis, (name, measure) in zip(axes[0], panels.items(), strict=True):
             measured = whole.assign(value=measure)
             for run in _runs(whole, WHOLE_STEP):
@@ -127,7 +127,8 @@ def _runs(history: pd.DataFrame, task: str) -> list[str]:
     return sorted(runs, key=lambda run: (run != MULTI_TASK, run.startswith(SINGLE_TASK), run))
 
 
-def _panels(rows: int, columns: int, height: float) -> tuple[Figure, list[list[Axes]]]:
+def panel_grid(rows: int, columns: int, height: float) -> tuple[Figure, list[list[Axes]]]:
+    """An empty figure of `WIDTH` a column and `height` inches a row, and its axes by row."""
     figure = Figure(figsize=(WIDTH * columns, height * rows + 0.3))
     axes = figure.subplots(rows, columns, sharex=True, squeeze=False)
     return figure, [list(line) for line in axes]
@@ -140,7 +141,8 @@ def _legend(axis: Axes) -> None:
 
 
 @contextmanager
-def _style() -> Iterator[None]:
+def style() -> Iterator[None]:
+    """The one look of all figures, for as long as one is drawn."""
     resource = files("agentrl.reporting") / "style.mplstyle"
     with as_file(resource) as path, matplotlib.style.context([str(path)]):
         yield

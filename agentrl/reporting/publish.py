@@ -19,6 +19,8 @@ from agentrl.errors import AgentRLError, DataError
 from agentrl.reporting.catalogue import copy_examples
 
 FILES = ("episodes.parquet", "history.parquet", "provenance.json")
+OPTIONAL = ("pass_at_k.parquet", "pass_at_k.provenance.json")
+"""Where the scale measures it."""
 POLICY = "policy"
 """Of the first multi-task run: what the tour plays with on a fresh clone."""
 LARGEST_POLICY = 8 * 2**20
@@ -31,19 +33,22 @@ SUMS = "SHA256SUMS"
 
 
 def publish(results: Path, published: Path) -> None:
-    """Copy `FILES` of a finished run, its policy where it is small, and a few trajectories; write their
+    """Copy the files of a finished run, its policy where it is small, and a few trajectories; write their
     checksums."""
     missing = [name for name in FILES if not (results / name).is_file()]
     if missing:
         raise DataError(f"{results / missing[0]} does not exist: finish the workflow first")
     published.mkdir(parents=True, exist_ok=True)
-    for name in FILES:
+    for name in OPTIONAL:
+        (published / name).unlink(missing_ok=True)
+    files = [*FILES, *(name for name in OPTIONAL if (results / name).is_file())]
+    for name in files:
         shutil.copyfile(results / name, published / name)
     shutil.rmtree(published / POLICY, ignore_errors=True)
     for policy in sorted(results.glob(f"train/{MULTI_TASK}/seed*/policy"))[:1]:
         if sum(path.stat().st_size for path in policy.iterdir()) <= LARGEST_POLICY:
             shutil.copytree(policy, published / POLICY, ignore=shutil.ignore_patterns(".*"))
-    names = [*FILES, *(f"{POLICY}/{path.name}" for path in (published / POLICY).glob("*"))]
+    names = [*files, *(f"{POLICY}/{path.name}" for path in (published / POLICY).glob("*"))]
     names += [path.relative_to(published).as_posix() for path in _examples(results, published)]
     lines = [f"{_digest(published / name)}  {name}\n" for name in sorted(names)]
     (published / SUMS).write_text("".join(lines), encoding="utf-8")

@@ -7,7 +7,14 @@ from typing import Any
 import pytest
 
 from agentrl.config import resolve
-from agentrl.config.stages import evaluated_rows, stage_settings, stages, to_yaml, training_runs
+from agentrl.config.stages import (
+    evaluated_rows,
+    mixed_policies,
+    stage_settings,
+    stages,
+    to_yaml,
+    training_runs,
+)
 from agentrl.errors import ConfigError
 
 PLAIN: dict[str, Any] = {
@@ -88,6 +95,31 @@ def test_settings_reach_only_the_stages_that_read_them() -> None:
     assert affected(warm_start={**PLAIN["warm_start"], "optimizer": "adamw"}) == CLONES
     more = {**PLAIN["clones"], "cloned": {"stages": [{"steps": 5}]}}
     assert affected(clones=more) == {"clone-cloned"}
+
+
+def test_pass_at_k_is_a_stage_of_its_own_where_it_is_measured() -> None:
+    plain = resolve(PLAIN)
+    assert mixed_policies(plain) == () and "mixture" not in stages(plain)
+    measured = changed(evaluation={"pass_at_k": {"samples": 3}}, training={"start": "cloned"})
+    assert mixed_policies(measured) == ("cloned", "multi-task") and "mixture" in stages(measured)
+    assert stage_settings(measured, "evaluate") == stage_settings(plain, "evaluate")
+    more = changed(evaluation={"samples": 9, "pass_at_k": {"samples": 3}})
+    assert stage_settings(more, "mixture") == stage_settings(measured, "mixture")
+    assert resolve(stage_settings(measured, "mixture")).evaluation.pass_at_k.samples == 3
+    named = changed(evaluation={"pass_at_k": {"samples": 3, "policies": ["base", "warm-start"]}})
+    assert mixed_policies(named) == ("base", "warm-start")
+
+
+@pytest.mark.parametrize(
+    ("policies", "message"),
+    [
+        (["cloned", "gpt"], "'evaluation.pass_at_k.policies': 'gpt' is none of base, cloned"),
+        (["cloned"], "policies: \\['cloned'\\] are not two"),
+    ],
+)
+def test_the_two_policies_of_pass_at_k_exist(policies: list[str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        mixed_policies(changed(evaluation={"pass_at_k": {"samples": 3, "policies": policies}}))
 
 
 def test_a_change_of_one_task_leaves_the_other_tasks_run_alone() -> None:

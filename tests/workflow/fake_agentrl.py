@@ -23,6 +23,7 @@ from made_results import (  # noqa: E402
     provenance_record,
     random_evaluation,
     write_clone,
+    write_pass_at_k,
     write_run,
 )
 
@@ -65,6 +66,9 @@ def main() -> None:
             given.output.parent.mkdir(parents=True, exist_ok=True)
             random_evaluation(given.name, given.seed).to_parquet(given.output)
             write(given.output.with_suffix(".provenance.json"), provenance_record())
+        case ["pass-at-k"]:
+            names = [value.partition("=")[0] for value in sys.argv if "=" in value]
+            write_pass_at_k(given.output, names, given.seed)
         case ["notebook", "run", "notebooks/tour.py"]:  # plays: needs a real policy
             write(Path(given.executed), "{}")
         case ["notebook", "run", source]:

@@ -10,6 +10,7 @@ from agentrl.config.stages import (
     EXPERT,
     MULTI_TASK,
     evaluated_rows,
+    mixed_policies,
     stage_settings,
     stages,
     training_runs,
@@ -21,6 +22,8 @@ from agentrl.provenance import code_digest
 try:
     CONFIG = resolve(config)
     IMAGES = describe(Path("envs"))
+    # The two policies of pass@k, where the scale measures it.
+    MIXED = mixed_policies(CONFIG)
 except ConfigError as problem:
     # One line for a person; an exception would be shown with Snakemake's own trace of this file.
     sys.exit(f"error: {problem}")
@@ -45,6 +48,13 @@ FIGURES = [
         f"paper_figures/{SCALE}/{{figure}}.{{end}}",
         figure=("learning_curves", "staleness", "throughput"),
         end=("pdf", "svg", "png"),
+    ),
+    *(
+        expand(
+            f"paper_figures/{SCALE}/pass_at_k.{{end}}", end=("csv", "pdf", "svg", "png")
+        )
+        if (Path(f"{SHOWN}/pass_at_k.parquet").is_file() if PUBLISHED else MIXED)
+        else []
     ),
 ]
 
@@ -136,7 +146,24 @@ def shown_trajectories():
     """Folders of trajectories for the explorer; published results may have none."""
     if PUBLISHED:
         return sorted(map(str, Path(SHOWN).glob("*/**/trajectories")))
-    return training_files("trajectories")
+    return training_files("trajectories") + pass_at_k_files("trajectories")
+
+
+def pass_at_k_files(name):
+    """One file of the pass@k of every seed; none where it is not measured."""
+    pattern = f"results/{SCALE}/pass_at_k/seed{{seed}}/{name}"
+    return expand(pattern, seed=SEEDS) if MIXED else []
+
+
+def pass_at_k_policies(wildcards):
+    """The two policies that are played alone and mixed."""
+    return [policy_folder(name, wildcards.seed) for name in MIXED]
+
+
+def pass_at_k_arguments(wildcards, input):
+    """What `agentrl pass-at-k` is given of them."""
+    pairs = zip(MIXED, input.policies)
+    return " ".join(f"--policy {name}={folder}" for name, folder in pairs)
 
 
 def folders_of(files):

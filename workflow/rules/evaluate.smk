@@ -29,6 +29,54 @@ rule evaluate_policy:
         " --split std --seed {wildcards.seed} --output {output.episodes} > {log} 2>&1"
 
 
+# Two policies alone and mixed turn by turn, many attempts a sample.
+rule evaluate_pass_at_k:
+    input:
+        config=f"results/{SCALE}/config/mixture.yaml",
+        policies=pass_at_k_policies,
+        images=NEEDED_IMAGES,
+    output:
+        episodes=f"results/{SCALE}/pass_at_k/seed{{seed}}/episodes.parquet",
+        provenance=f"results/{SCALE}/pass_at_k/seed{{seed}}/episodes.provenance.json",
+        trajectories=directory(f"results/{SCALE}/pass_at_k/seed{{seed}}/trajectories"),
+    log:
+        f"logs/{SCALE}/evaluate_pass_at_k/seed{{seed}}.log",
+    benchmark:
+        f"benchmarks/{SCALE}/evaluate_pass_at_k/seed{{seed}}.tsv"
+    conda:
+        "../../environment.yml"
+    threads: CONFIG.evaluation.threads
+    resources:
+        mem_mb=4000,
+        runtime=240,
+    params:
+        folder=subpath(output.episodes, parent=True),
+        policies=pass_at_k_arguments,
+        code=code_of("mixture"),
+    message:
+        "pass@k of two policies, alone and mixed: seed {wildcards.seed}"
+    shell:
+        "agentrl pass-at-k --config {input.config} {params.policies} --split std"
+        " --seed {wildcards.seed} --output {params.folder} > {log} 2>&1"
+
+
+rule collect_pass_at_k:
+    input:
+        episodes=pass_at_k_files("episodes.parquet"),
+        provenance=pass_at_k_files("episodes.provenance.json"),
+    output:
+        episodes=f"results/{SCALE}/pass_at_k.parquet",
+        provenance=f"results/{SCALE}/pass_at_k.provenance.json",
+    log:
+        f"logs/{SCALE}/collect_pass_at_k.log",
+    conda:
+        "../../environment.yml"
+    message:
+        "Collecting attempts"
+    shell:
+        "python -m agentrl.reporting.pass_at_k {output.episodes} {input.episodes} > {log} 2>&1"
+
+
 # One file each for episodes, histories and provenance: what figures are drawn from.
 rule collect_results:
     input:

@@ -121,3 +121,34 @@ rule explorer:
     shell:
         "agentrl notebook run {input.notebook} --executed {output.notebook}"
         " -p results={params.folder} > {log} 2>&1"
+
+
+rule pass_at_k:
+    input:
+        notebook="notebooks/pass_at_k.py",
+        episodes=f"{SHOWN}/pass_at_k.parquet",
+    output:
+        figure=report(
+            f"paper_figures/{SCALE}/pass_at_k.svg",
+            caption="../report/pass_at_k.rst",
+            category="Figures",
+            labels={"item": "pass@k, alone and mixed (Fig. 8)"},
+        ),
+        table=f"paper_figures/{SCALE}/pass_at_k.csv",
+        print=expand(
+            f"paper_figures/{SCALE}/pass_at_k.{{end}}",
+            end=("pdf", "png"),
+        ),
+    log:
+        f"logs/{SCALE}/pass_at_k.log",
+    conda:
+        "../../environment.yml"
+    params:
+        executed=f"results/{SCALE}/notebooks/pass_at_k.ipynb",
+        folder=subpath(output.figure, parent=True),
+        code=code_digest("figures"),
+    message:
+        "pass@k of two policies, alone and mixed"
+    shell:
+        "agentrl notebook run {input.notebook} --executed {params.executed}"
+        " -p episodes_path={input.episodes} -p folder={params.folder} > {log} 2>&1"
