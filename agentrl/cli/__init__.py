@@ -59,6 +59,9 @@ app.command()(experiments.evaluate)
 app.command("pass-at-k")(experiments.pass_at_k)
 app.command()(experiments.audit)
 app.command("check-published")(reports.check_published)
+app.command(
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+)(reports.plan)
 app.command()(hosting.controller)
 app.command()(hosting.worker)
 app.add_typer(data.app, name="data")

@@ -1,4 +1,4 @@
-"""`agentrl check-published`: a new run beside the published one."""
+"""`agentrl check-published`: a new run beside the published one. `agentrl plan`: what a run would take."""
 
 from __future__ import annotations
 
@@ -33,3 +33,20 @@ def check_published(
         write_csv(found, csv)
     if not found.passed:
         raise typer.Exit(1)
+
+
+def plan(context: typer.Context) -> None:
+    """Say what `snakemake ARGUMENTS` would run here, and about how long; runs nothing.
+
+    `agentrl plan --config matrix=full` takes the arguments of Snakemake, targets too. Times come from
+    published/SCALE and scale with the settings' steps and episodes.
+    """
+    from rich.console import Console
+
+    from agentrl.reporting.plan import make_plan, pending, settings_of, to_rich
+
+    arguments = context.args
+    config = settings_of(arguments, Path())
+    made = make_plan(pending(arguments), config, Path("published") / config.scale)
+    Console().print(to_rich(made))
+    typer.echo(str(made))

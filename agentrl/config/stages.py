@@ -6,7 +6,7 @@ touches: another evaluation does not train again, a new seed leaves the old ones
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import yaml
@@ -48,6 +48,13 @@ def training_runs(config: Config) -> dict[str, tuple[str, ...]]:
     if config.single_task_runs and len(tasks) > 1:
         runs |= {SINGLE_TASK + task: (task,) for task in tasks}
     return runs | dict.fromkeys(config.trained_variants, tasks)
+
+
+def variants_of(records: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Runs on all tasks beside the multi-task one, from the records of a `provenance.json`."""
+    runs = (str(record["name"]) for record in records if "run" in record)
+    chosen = (run for run in runs if run != MULTI_TASK and not run.startswith(SINGLE_TASK))
+    return tuple(dict.fromkeys(chosen))
 
 
 def evaluated_rows(config: Config) -> tuple[str, ...]:

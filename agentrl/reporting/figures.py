@@ -32,7 +32,9 @@ WIDTH = 3.3
 
 
 def learning_curves(history: pd.DataFrame, window: int = 5) -> Figure:
-    """Success and reward over steps, one column a task, one line a run."""
+    """Success and reward over steps, one column a task, one line a run; variants are left out."""
+    variants = [run for run in set(history["run"]) if not _is_main(run)]
+    history = history[~history["run"].isin(variants)]
     tasks = [task for task in dict.fromkeys(history["task"]) if task != WHOLE_STEP]
     measures = {"success_mean": "training success (%)", "reward_mean": "training reward"}
     with style():
@@ -125,6 +127,10 @@ def _runs(history: pd.DataFrame, task: str) -> list[str]:
     """Runs with rows of this task; the multi-task one first, so that it keeps its colour."""
     runs = sorted(set(history[history["task"] == task]["run"]))
     return sorted(runs, key=lambda run: (run != MULTI_TASK, run.startswith(SINGLE_TASK), run))
+
+
+def _is_main(run: str) -> bool:
+    return run == MULTI_TASK or run.startswith(SINGLE_TASK)
 
 
 def panel_grid(rows: int, columns: int, height: float) -> tuple[Figure, list[list[Axes]]]:
