@@ -26,6 +26,7 @@ from pathlib import Path
 
 from IPython.display import Markdown
 
+from agentrl.config.stages import variants_of
 from agentrl.reporting.collect import budgets, origin
 from agentrl.reporting.episodes import read_episodes
 from agentrl.reporting.notebook import enter_repository
@@ -36,7 +37,7 @@ episodes = read_episodes([Path(episodes_path)])
 provenance = json.loads(Path(provenance_path).read_text())
 
 # %%
-table = main_table(episodes)
+table = main_table(episodes, without=variants_of(provenance["records"]))
 write_main_table(table, Path(folder) / "main_table")
 Markdown(to_markdown(table, published_rows()))
 

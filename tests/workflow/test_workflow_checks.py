@@ -18,8 +18,14 @@ RULES = (
     "collect_results",
     "main_table",
     "learning_curves",
+    "limit_table",
+    "single_task_table",
+    "claims",
     "tour",
     "explorer",
+    "evaluate_pass_at_k",
+    "collect_pass_at_k",
+    "pass_at_k",
 )
 
 

@@ -75,7 +75,7 @@ def test_settings_that_ask_for_containers_wait_for_their_images(
     dockerfile.write_text(dockerfile.read_text() + "\nENV EDITED=1\n")
     again = dry_run(fake_snakemake, *with_docker)
     assert again["build_image"] == 2, "an image that others play in is another experiment"
-    assert again["train_policy"] == 4 and again["evaluate_policy"] > 0
+    assert again["train_policy"] == 5 and again["evaluate_policy"] > 0
     assert set(FIGURES) <= set(again)
 
 

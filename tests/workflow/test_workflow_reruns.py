@@ -15,7 +15,17 @@ import pytest
 from workflow_project import Snakemake, copy_repository, snakemake_in
 
 SMALL = ("--config", "scale=smoke")
-FIGURES = {"collect_results": 1, "explorer": 1, "learning_curves": 1, "main_table": 1}
+COMPARISONS = ("ablation_table", "claims", "limit_table", "single_task_table")
+FIGURES = {
+    "collect_results": 1,
+    "explorer": 1,
+    "learning_curves": 1,
+    "main_table": 1,
+    **dict.fromkeys(COMPARISONS, 1),
+}
+
+PASS_AT_K = {"evaluate_pass_at_k": 1, "collect_pass_at_k": 1, "pass_at_k": 1}
+"""One seed of it, and its figure."""
 
 
 def planned(output: str) -> dict[str, int]:
@@ -102,22 +112,23 @@ def test_an_edit_of_the_algorithm_trains_again_but_does_not_clone(
     module = next((edited / "agentrl" / "algorithms").glob("[a-z]*.py"))
     module.write_text(module.read_text() + "\nEDITED = 1\n", encoding="utf-8")
     jobs = dry_run(fake_snakemake, *SMALL)
-    assert jobs == {"train_policy": 3, "evaluate_policy": 3, "tour": 1, **FIGURES}
+    assert jobs == {"train_policy": 4, "evaluate_policy": 4, "tour": 1, **FIGURES, **PASS_AT_K}
 
 
 def test_another_evaluation_does_not_train(project: Path, fake_snakemake: Snakemake) -> None:
     jobs = dry_run(fake_snakemake, *overlay(project, "evaluation: {samples: 5}\n"))
-    assert jobs == {"write_stage_config": 1, "evaluate_policy": 8, "tour": 1, **FIGURES}
+    assert jobs == {"write_stage_config": 1, "evaluate_policy": 9, "tour": 1, **FIGURES}
 
 
 def test_another_training_budget_does_not_clone(project: Path, fake_snakemake: Snakemake) -> None:
     jobs = dry_run(fake_snakemake, *overlay(project, "training: {steps: 9}\n"))
     assert jobs == {
-        "write_stage_config": 3,
-        "train_policy": 3,
-        "evaluate_policy": 3,
+        "write_stage_config": 4,
+        "train_policy": 4,
+        "evaluate_policy": 4,
         "tour": 1,
         **FIGURES,
+        **PASS_AT_K,
     }
 
 
@@ -126,17 +137,35 @@ def test_a_seed_costs_only_that_seed(project: Path, fake_snakemake: Snakemake) -
     assert jobs == {
         "create_base_policy": 1,
         "clone_expert": 3,
-        "train_policy": 3,
-        "evaluate_policy": 8,
+        "train_policy": 4,
+        "evaluate_policy": 9,
         **FIGURES,
+        **PASS_AT_K,
     }
+
+
+def test_another_variant_costs_only_its_own_training(
+    project: Path, fake_snakemake: Snakemake
+) -> None:
+    jobs = dry_run(fake_snakemake, *overlay(project, "matrix: [without-both, synchronous]\n"))
+    assert jobs == {"write_stage_config": 1, "train_policy": 1, "evaluate_policy": 1, **FIGURES}
+
+
+def test_a_table_without_rows_is_left_out_and_named(
+    project: Path, fake_snakemake: Snakemake
+) -> None:
+    done = fake_snakemake("-n", *overlay(project, "matrix: []\nsingle_task_runs: false\n"))
+    assert done.returncode == 0, done.stdout
+    assert "Table 6 (ablations) is not drawn: no variant is trained" in done.stdout
+    jobs = planned(done.stdout)
+    assert {"ablation_table", "single_task_table"} & set(jobs) == set() and jobs["claims"] == 1
 
 
 def test_a_task_taken_out_leaves_no_single_task_runs(
     project: Path, fake_snakemake: Snakemake
 ) -> None:
     jobs = dry_run(fake_snakemake, *overlay(project, "tasks: {dbbench: null}\n"))
-    assert jobs["train_policy"] == 1 and jobs["evaluate_policy"] == 6
+    assert jobs["train_policy"] == 2 and jobs["evaluate_policy"] == 7
 
 
 def test_a_deleted_result_is_noticed(project: Path, fake_snakemake: Snakemake) -> None:
@@ -158,7 +187,13 @@ def test_published_numbers_are_redrawn_without_training(
     publish(project / "results" / "smoke", clone / "published" / "smoke")
     snakemake = snakemake_in(clone, fake_python)
     shown = ("--config", "scale=smoke", "results_from=published")
-    assert dry_run(snakemake, *shown) == {"explorer": 1, "learning_curves": 1, "main_table": 1}
+    assert dry_run(snakemake, *shown) == {
+        "explorer": 1,
+        "learning_curves": 1,
+        "main_table": 1,
+        "pass_at_k": 1,
+        **dict.fromkeys(COMPARISONS, 1),
+    }
     done = snakemake("--cores", "2", *shown)
     assert done.returncode == 0, done.stdout[-3000:]
     for name in ("main_table.csv", "main_table.md", "learning_curves.svg", "learning_curves.pdf"):

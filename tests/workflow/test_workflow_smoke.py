@@ -40,7 +40,7 @@ def test_every_stage_leaves_its_results(finished: Path) -> None:
     assert set(episodes["mode"]) == {"sampled", "greedy"}
     assert set(episodes["task"]) == {"alfworld", "dbbench"}
     counts = episodes.groupby(["row", "mode", "task"]).size()
-    assert (counts == 4).all() and len(counts) == 8 * 2 * 2
+    assert (counts == 4).all() and len(counts) == 9 * 2 * 2
     expert = episodes[episodes["row"] == "expert"]
     assert (expert["success"] == 1).all()
     history = read_history(finished / "results/smoke/history.parquet")
@@ -48,10 +48,13 @@ def test_every_stage_leaves_its_results(finished: Path) -> None:
         "multi-task": 3,
         "single-alfworld": 3,
         "single-dbbench": 3,
+        "without-both": 3,
     }
-    for name in ("main_table.md", "main_table.tex", "learning_curves.pdf", "staleness.svg"):
+    for name in ("main_table.md", "ablation_table.tex", "limit_table.csv", "staleness.svg"):
         assert (finished / "paper_figures/smoke" / name).stat().st_size > 0
     assert (finished / "results/smoke/notebooks/tour.ipynb").is_file()
+    claims = pd.read_csv(finished / "results/smoke/claims.csv").set_index("claim")["verdict"]
+    assert claims["both-help"] == "inconclusive" and claims["cross-policy-helps"] == "not run"
 
 
 def test_nothing_is_left_to_do_and_no_state_is_left_behind(

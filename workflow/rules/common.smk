@@ -9,11 +9,13 @@ from agentrl.config import resolve
 from agentrl.config.stages import (
     EXPERT,
     MULTI_TASK,
+    SINGLE_TASK,
     evaluated_rows,
     mixed_policies,
     stage_settings,
     stages,
     training_runs,
+    variants_of,
 )
 from agentrl.errors import ConfigError
 from agentrl.images.contexts import describe, needed
@@ -58,6 +60,12 @@ FIGURES = [
     ),
 ]
 
+# Policies beside the multi-task one: each table only where its rows are (see `comparison_tables`).
+# Where published numbers are shown, verdicts on them are not written as if they were of a run here.
+CLAIMS = (
+    f"paper_figures/{SCALE}/claims.csv" if PUBLISHED else f"results/{SCALE}/claims.csv"
+)
+
 
 wildcard_constraints:
     seed=r"\d+",
@@ -88,6 +96,41 @@ def wanted_results():
         f"results/{SCALE}/notebooks/tour.ipynb",
         explorer,
     ]
+
+
+def shown_policies():
+    """Names of the policies whose numbers are shown, and of the variants among them."""
+    if not PUBLISHED:
+        return ROWS, CONFIG.trained_variants
+    file = Path(f"{SHOWN}/provenance.json")
+    if not file.is_file():  # the rules that read it say so
+        return (), ()
+    provenance = json.loads(file.read_text(encoding="utf-8"))
+    records = provenance["records"]
+    return [record["name"] for record in records], variants_of(records)
+
+
+def comparison_tables():
+    """Tables 4, 6 and 7 and the claims, in every format; what has no rows is said in one line."""
+    rows, variants = shown_policies()
+    tables = ["limit_table"]
+    if any(row.startswith(SINGLE_TASK) for row in rows):
+        tables.append("single_task_table")
+    if variants:
+        tables.append("ablation_table")
+    elif workflow.is_main_process:
+        what = "was published" if PUBLISHED else "is trained"
+        print(
+            f"Table 6 (ablations) is not drawn: no variant {what}; --config matrix=full trains all",
+            file=sys.stderr,
+        )
+    claims = expand(f"paper_figures/{SCALE}/claims.{{end}}", end=("md", "tex"))
+    names = expand(
+        f"paper_figures/{SCALE}/{{table}}.{{end}}",
+        table=tables,
+        end=("csv", "md", "tex"),
+    )
+    return [*names, *claims, CLAIMS]
 
 
 def policy_folder(name, seed):
