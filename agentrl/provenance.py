@@ -31,6 +31,7 @@ FLOORS = {
     "train": ("algorithms", "hosting", "pipeline", "rollout", "tasks", "training"),
     "evaluate": ("evaluation", "hosting", "rollout", "tasks"),
     "mixture": ("evaluation", "hosting", "rollout", "tasks"),
+    "scaling": ("pipeline", "rollout"),
     "figures": ("reporting",),
 }
 """Packages whose code decides the numbers of each kind of stage (`agentrl.config.stages`)."""

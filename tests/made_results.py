@@ -148,6 +148,19 @@ def write_pass_at_k(folder: Path, policies: Sequence[str], seed: int = 0) -> Pat
     return folder
 
 
+def made_scaling() -> str:
+    """The CSV of `agentrl bench scaling`, made up."""
+    lines = ["mode,latency,concurrency,seed,tokens_per_second,learner_idle"]
+    for mode, speed in (("sync", 100), ("one-step-off", 150), ("async", 200)):
+        for latency in (0.0, 1.0):
+            lines += [
+                f"{mode},{latency},{n},{seed},{n * speed + seed},0.5"
+                for n in (4, 16)
+                for seed in (0, 1)
+            ]
+    return "\n".join(lines) + "\n"
+
+
 def write_clone(folder: Path, steps: int = 4) -> Path:
     """The record of steps (300 tokens, 1.5 seconds each) and the provenance that lie beside a clone's weights."""
     folder.mkdir(parents=True, exist_ok=True)

@@ -14,6 +14,7 @@ import typer
 
 from agentrl import __version__
 from agentrl.cli import (
+    bench,
     data,
     experiments,
     hosting,
@@ -64,6 +65,7 @@ app.command(
 )(reports.plan)
 app.command()(hosting.controller)
 app.command()(hosting.worker)
+app.add_typer(bench.app, name="bench")
 app.add_typer(data.app, name="data")
 app.add_typer(images.app, name="images")
 app.add_typer(settings.app, name="config")

@@ -19,8 +19,8 @@ from agentrl.errors import AgentRLError, DataError
 from agentrl.reporting.catalogue import copy_examples
 
 FILES = ("episodes.parquet", "history.parquet", "provenance.json")
-OPTIONAL = ("pass_at_k.parquet", "pass_at_k.provenance.json")
-"""Where the scale measures it."""
+OPTIONAL = ("pass_at_k.parquet", "pass_at_k.provenance.json", "scaling.csv")
+"""Where the scale measures them."""
 POLICY = "policy"
 """Of the first multi-task run: what the tour plays with on a fresh clone."""
 LARGEST_POLICY = 8 * 2**20

@@ -20,6 +20,7 @@ if sys.argv[1:3] == ["images", "build"]:  # before the imports, which are slow
     sys.exit()
 
 from made_results import (  # noqa: E402
+    made_scaling,
     provenance_record,
     random_evaluation,
     write_clone,
@@ -45,6 +46,8 @@ def main() -> None:
     parser.add_argument("--output", type=Path)
     parser.add_argument("--seed", type=int)
     parser.add_argument("-p", action="append", default=[])
+    for flag in ("concurrency", "seeds", "steps"):
+        parser.add_argument(f"--{flag}")
     given = parser.parse_args()
     match given.command:
         case ["config", "write"]:
@@ -66,6 +69,8 @@ def main() -> None:
             given.output.parent.mkdir(parents=True, exist_ok=True)
             random_evaluation(given.name, given.seed).to_parquet(given.output)
             write(given.output.with_suffix(".provenance.json"), provenance_record())
+        case ["bench", "scaling"]:
+            write(given.output, made_scaling())
         case ["pass-at-k"]:
             names = [value.partition("=")[0] for value in sys.argv if "=" in value]
             write_pass_at_k(given.output, names, given.seed)

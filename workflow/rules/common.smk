@@ -58,6 +58,13 @@ FIGURES = [
         if (Path(f"{SHOWN}/pass_at_k.parquet").is_file() if PUBLISHED else MIXED)
         else []
     ),
+    *(
+        expand(
+            f"paper_figures/{SCALE}/scaling.{{end}}", end=("csv", "pdf", "svg", "png")
+        )
+        if not PUBLISHED or Path(f"{SHOWN}/scaling.csv").is_file()
+        else []
+    ),
 ]
 
 # Policies beside the multi-task one: each table only where its rows are (see `comparison_tables`).

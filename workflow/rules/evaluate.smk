@@ -102,3 +102,26 @@ rule collect_results:
     shell:
         "python -m agentrl.reporting.collect {params.folder} --evaluations {input.evaluations}"
         " --runs {params.runs} --clones {input.clones} --starts {params.starts:q} > {log} 2>&1"
+
+
+# The training loop against sleeps on a virtual clock: of no policy and no seed of the run.
+rule bench_scaling:
+    output:
+        measurements=f"results/{SCALE}/scaling.csv",
+    log:
+        f"logs/{SCALE}/bench_scaling.log",
+    conda:
+        "../../environment.yml"
+    resources:
+        mem_mb=2000,
+    params:
+        size=(
+            "--concurrency 4 --concurrency 16 --seeds 2 --steps 3"
+            if SCALE == "smoke"
+            else ""
+        ),
+        code=code_digest("scaling"),
+    message:
+        "Throughput by mode, latency and concurrency"
+    shell:
+        "agentrl bench scaling {params.size} --output {output.measurements} > {log} 2>&1"

@@ -152,3 +152,34 @@ rule pass_at_k:
     shell:
         "agentrl notebook run {input.notebook} --executed {params.executed}"
         " -p episodes_path={input.episodes} -p folder={params.folder} > {log} 2>&1"
+
+
+rule scaling:
+    input:
+        notebook="notebooks/scaling.py",
+        measurements=f"{SHOWN}/scaling.csv",
+    output:
+        figure=report(
+            f"paper_figures/{SCALE}/scaling.svg",
+            caption="../report/scaling.rst",
+            category="Figures",
+            labels={"item": "Throughput by mode and concurrency (Fig. 4)"},
+        ),
+        table=f"paper_figures/{SCALE}/scaling.csv",
+        print=expand(
+            f"paper_figures/{SCALE}/scaling.{{end}}",
+            end=("pdf", "png"),
+        ),
+    log:
+        f"logs/{SCALE}/scaling.log",
+    conda:
+        "../../environment.yml"
+    params:
+        executed=f"results/{SCALE}/notebooks/scaling.ipynb",
+        folder=subpath(output.figure, parent=True),
+        code=code_digest("figures"),
+    message:
+        "Throughput, asynchronous against synchronous"
+    shell:
+        "agentrl notebook run {input.notebook} --executed {params.executed}"
+        " -p measurements_path={input.measurements} -p folder={params.folder} > {log} 2>&1"
