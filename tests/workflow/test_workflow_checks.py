@@ -26,6 +26,8 @@ RULES = (
     "evaluate_pass_at_k",
     "collect_pass_at_k",
     "pass_at_k",
+    "bench_scaling",
+    "scaling",
 )
 
 

@@ -192,6 +192,7 @@ def test_published_numbers_are_redrawn_without_training(
         "learning_curves": 1,
         "main_table": 1,
         "pass_at_k": 1,
+        "scaling": 1,
         **dict.fromkeys(COMPARISONS, 1),
     }
     done = snakemake("--cores", "2", *shown)
