@@ -7,7 +7,8 @@ Otherwise: the pigeonhole bootstrap (Owen 2007), percentile form, `DRAWS` draws.
 crossed (every seed meets the same samples), so each is drawn with replacement on its own; the seeds
 of a draw are the same for all tasks, since one policy plays them all. It leans to the wide side
 over samples; with three to five seeds the share of the variance that is between seeds is
-underestimated. Where every episode ended alike it would have no width: then Wilson over samples.
+underestimated. Where every episode ended alike it would have no width: then Wilson over samples,
+and for the mean of tasks that all did so, MOVER.
 
 All draws derive from a fixed seed: the same results give the same interval (invariant 8).
 """
@@ -68,8 +69,8 @@ def average(tasks: Mapping[str, np.ndarray], repeats: int = 1) -> Interval:
     """Mean over tasks of the rates of `rate`; every task weighs the same."""
     if not tasks or any(np.isnan(cells).all() for cells in tasks.values()):
         return NOTHING
-    if all(len(cells) == 1 for cells in tasks.values()) and repeats == 1:
-        parts = [rate(cells) for cells in tasks.values()]
+    parts = [rate(cells, repeats) for cells in tasks.values()]
+    if all(part.method == "wilson" for part in parts):
         value = float(np.mean([part.value for part in parts]))
         down = np.sqrt(sum((part.value - part.low) ** 2 for part in parts)) / len(parts)
         up = np.sqrt(sum((part.high - part.value) ** 2 for part in parts)) / len(parts)

@@ -71,6 +71,14 @@ def test_seeds_that_all_fail_get_a_width_from_wilson() -> None:
     assert rate(np.zeros((3, 30))) == wilson(0, 30)
 
 
+def test_tasks_that_all_fail_get_a_width_too() -> None:
+    value, low, high, _ = average({"a": np.zeros((3, 30)), "b": np.zeros((3, 30))})
+    assert (value, low) == (0.0, 0.0)
+    assert high == pytest.approx(wilson(0, 30).high / np.sqrt(2))
+    half = average({"a": np.zeros((3, 30)), "b": np.tile([0.0, 1.0], (3, 15))})
+    assert half.method == "bootstrap" and half.value == 0.25
+
+
 @pytest.mark.parametrize("truth", [0.1, 0.5])
 def test_coverage_over_samples_is_near_the_nominal_95_percent(truth: float) -> None:
     draws = np.random.default_rng(2)
