@@ -23,6 +23,7 @@ from agentrl.cli import (
     play,
     policies,
     reports,
+    serving,
     settings,
 )
 from agentrl.errors import AgentRLError
@@ -65,6 +66,7 @@ app.command(
 )(reports.plan)
 app.command()(hosting.controller)
 app.command()(hosting.worker)
+app.command()(serving.serve)
 app.add_typer(bench.app, name="bench")
 app.add_typer(data.app, name="data")
 app.add_typer(images.app, name="images")

@@ -149,6 +149,11 @@ class Config(Section):
             raise ValueError(
                 f"policy.heads: {self.policy.heads} must divide hidden_size {self.policy.hidden_size}"
             )
+        if self.rollout.engine == "vllm" and self.pipeline.schedule != "eager":
+            raise ValueError(
+                "pipeline.schedule: 'deterministic' needs an engine that is stepped from here; set it to "
+                "'eager', or rollout.engine to 'embedded'"
+            )
         self._check_algorithm()
         self._check_curriculum()
         for name in self.trackers:

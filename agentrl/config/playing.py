@@ -24,8 +24,39 @@ class CrossPolicyConfig(Section):
     refresh_every: PositiveInt = Field(10, description="steps between refreshes of the stale copy")
 
 
+class VllmConfig(Section):
+    """vLLM servers, where `engine` is vllm: started here, or named. docs/vllm.md."""
+
+    python: Path = Field(
+        Path(".vllm/bin/python"),
+        description="of an environment with vLLM: `agentrl serve --install`",
+    )
+    servers: dict[Literal["current", "stale"], tuple[str, ...]] = Field(
+        default_factory=dict,
+        description="addresses of servers that run already, by role; a role without gets its own",
+    )
+    replicas: PositiveInt = Field(1, description="servers of the current policy that are started")
+    stale_replicas: PositiveInt = Field(1, description="of the stale copy, where there is one")
+    tensor_parallel: PositiveInt = Field(1, description="GPUs a server")
+    cpu_cache_gib: PositiveInt = Field(1, description="without a GPU: memory of the KV cache")
+    start_seconds: PositiveFloat = Field(
+        600, description="a server may take to start, or to reload"
+    )
+    silent_seconds: PositiveFloat = Field(
+        120, description="without a token, after which a server counts as hung"
+    )
+    arguments: tuple[str, ...] = Field((), description="further arguments of the server")
+    environment: dict[str, str] = Field(
+        default_factory=dict, description="further variables of its environment"
+    )
+
+
 class RolloutConfig(Section):
     """How training episodes are sampled."""
+
+    engine: Literal["embedded", "vllm"] = Field(
+        "embedded", description="in the process of the run, or vLLM servers, whose runs differ"
+    )
 
     temperature: PositiveFloat = Field(1.0, description="of sampling, and of the loss")
     max_new_tokens: PositiveInt = Field(48, description="tokens a turn")
@@ -34,6 +65,7 @@ class RolloutConfig(Section):
     cross_policy: CrossPolicyConfig = CrossPolicyConfig()
     dtype: Literal["fp32", "bf16"] = Field("fp32", description="precision of the engine")
     threads: PositiveInt = Field(1, description="of the engine")
+    vllm: VllmConfig = VllmConfig()
 
 
 class PipelineConfig(Section):

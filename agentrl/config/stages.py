@@ -27,7 +27,7 @@ _READ: dict[str, dict[str, Any]] = {
     "train": dict.fromkeys(("policy", "algorithm", "training", "rollout", "pipeline"), True),
     "evaluate": {
         "policy": True,
-        "rollout": {"dtype", "max_new_tokens", "max_total_tokens"},
+        "rollout": {"dtype", "max_new_tokens", "max_total_tokens", "engine", "vllm"},
         "pipeline": {"episode_attempts"},
         "evaluation": {"samples", "repeats", "concurrency", "temperature", "threads"},
     },
@@ -115,6 +115,10 @@ def stage_settings(config: Config, stage: str) -> dict[str, Any]:
     if settings.get("policy", {}).get("path") is None:
         # Not there, so that settings written before there were folders are the same settings.
         settings.get("policy", {}).pop("path", None)
+    if config.rollout.engine == "embedded":
+        # As above: not there, where it was always so.
+        for key in ("engine", "vllm"):
+            settings.get("rollout", {}).pop(key, None)
     if any(entry.source == "official" for entry in tasks.values()):
         settings["data_root"] = str(config.data_root)
     if (kind == "train" or plays_std) and config.hosting.controller is not None:

@@ -1,9 +1,10 @@
-"""The engines of a run inside this process: one a role, each with its own copy of the weights."""
+"""The engines of a run, one a role: inside this process with weights of their own, or on vLLM servers."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import tempfile
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,11 @@ from agentrl.config import Config
 from agentrl.rollout.agent_loop import EpisodeSettings
 from agentrl.rollout.conductor import Conductor
 from agentrl.rollout.cross_policy import CURRENT, STALE, PolicyPool
+from agentrl.rollout.policy import load_tokenizer, read_card
+from agentrl.rollout.rendering import create_renderer
 from agentrl.rollout.transformers_engine import TransformersEngine
+from agentrl.rollout.vllm_engine import VllmEngine
+from agentrl.rollout.vllm_process import open_replicas
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +52,10 @@ async def open_engines(
         lockstep: the conductor steps the engines; otherwise each steps in a thread of its own.
     """
     roles = (CURRENT, STALE) if stale_ratio else (CURRENT,)
+    if config.rollout.engine == "vllm":
+        async with _open_vllm(policy, config, roles, stale_ratio, slots) as served:
+            yield served
+        return
     engines = {
         role: TransformersEngine(
             policy,
@@ -70,3 +79,40 @@ async def open_engines(
             driver.cancel()
         await asyncio.gather(*drivers, return_exceptions=True)
         await pool.close()
+
+
+@asynccontextmanager
+async def _open_vllm(
+    policy: Path, config: Config, roles: Sequence[str], stale_ratio: float, slots: int
+) -> AsyncIterator[Embedded]:
+    rollout = config.rollout
+    engines: dict[str, VllmEngine] = {}
+    with tempfile.TemporaryDirectory(prefix="agentrl-vllm-", ignore_cleanup_errors=True) as scratch:
+        try:
+            for role in roles:
+                replicas = await open_replicas(
+                    rollout.vllm,
+                    role,
+                    policy,
+                    Path("logs"),
+                    dtype=rollout.dtype,
+                    max_tokens=rollout.max_total_tokens,
+                    concurrency=slots,
+                )
+                engines[role] = await VllmEngine.start(
+                    replicas, policy, Path(scratch), max_tokens=rollout.max_total_tokens, role=role
+                )
+            pool = PolicyPool(
+                engines,
+                stale_ratio=stale_ratio,
+                refresh_every=rollout.cross_policy.refresh_every,
+            )
+            conductor = Conductor([], lockstep=False)
+            renderer = create_renderer(read_card(policy).chat_format, load_tokenizer(policy))
+            try:
+                yield Embedded(pool, conductor, renderer)
+            finally:
+                await conductor.close()
+        finally:
+            for engine in engines.values():
+                await engine.close()
