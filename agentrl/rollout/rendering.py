@@ -109,8 +109,7 @@ def extension(
     if bridged is None or bridged.token_ids[: len(before)] != before:
         raise ConfigError(
             f"renderer {type(renderer).__name__} cannot go on with a conversation without "
-            "rewriting it; set policy.chat_format to one that can: {",
-            ".join(OWN)}",
+            f"rewriting it; set policy.chat_format to one that can: {', '.join(OWN)}"
         )
     ids: list[int] = bridged.token_ids[len(before) :]
     return ids
@@ -200,7 +199,7 @@ def _example(schema: Mapping[str, Any]) -> Any:
 def _refused(kind: str, why: str) -> ConfigError:
     return ConfigError(
         f"config key 'policy.chat_format': {kind!r} rewrites history ({why}), so a policy would be "
-        "trained on text that it never saw; use one of {', '.join(OWN)}"
+        f"trained on text that it never saw; use one of {', '.join(OWN)}"
     )
 
 

@@ -276,7 +276,10 @@ def test_renderers_that_rewrite_history_are_refused_by_name():
     thinking = renderers.create_renderer(
         tokenizer, Qwen3RendererConfig(thinking_retention="all", enable_thinking=True)
     )
-    with pytest.raises(ConfigError, match=r"'qwen3' rewrites history \(the text before turn"):
+    with pytest.raises(
+        ConfigError,
+        match=r"'qwen3' rewrites history \(the text before turn .*; use one of compact, ",
+    ):
         probe(thinking, "qwen3", TOOLS)
 
 
