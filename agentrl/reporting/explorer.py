@@ -173,7 +173,7 @@ class Explorer:
         run = Path(str(place["file"])).parent.parent
         seeds = f"train/{MULTI_TASK}/seed{place['seed']}"
         for policy in (run / "policy", self.root / seeds / "policy", self.root / "policy"):
-            if policy.is_dir():
+            if (policy / "tokenizer.json").is_file():
                 decode: inspect.Decode = load_tokenizer(policy).decode
                 return decode
         return None

@@ -37,7 +37,7 @@ def published(table: int) -> pd.DataFrame:
 
 def markdown(block: Block) -> str:
     note = f"{block.note}\n\n" if block.note else ""
-    rule = ["---"] + ["---:"] * (len(block.header) - 1)
+    rule = ["---:" if right else "---" for right in _right(block.header, [block])]
     lines = ("| " + " | ".join(cells) + " |" for cells in (block.header, rule, *block.body))
     return f"### {block.title}\n\n{note}{chr(10).join(lines)}\n"
 
@@ -54,9 +54,10 @@ def to_latex(
     header: Sequence[str], blocks: Sequence[Block], caption: str, apart: Block | None = None
 ) -> str:
     """One tabular under one header; each block below a heading of its own."""
+    columns = "".join("r" if right else "l" for right in _right(header, blocks))
     lines = [
         r"% needs \usepackage{booktabs}",
-        rf"\begin{{tabular}}{{l{'r' * (len(header) - 1)}}}",
+        rf"\begin{{tabular}}{{{columns}}}",
         r"\toprule",
         " & ".join(map(escape, header)) + r" \\",
     ]
@@ -66,6 +67,14 @@ def to_latex(
         lines += [" & ".join(map(escape, cells)) + r" \\" for cells in block.body]
     lines += [r"\bottomrule", r"\end{tabular}", f"% {caption}"]
     return "\n".join(lines) + "\n"
+
+
+def _right(header: Sequence[str], blocks: Sequence[Block]) -> list[bool]:
+    """Which columns hold numbers alone, and stand on the right."""
+    return [
+        all(line[i][:1] in f"+-{MISSING}0123456789" for block in blocks for line in block.body)
+        for i in range(len(header))
+    ]
 
 
 def write(stem: Path, tidy: pd.DataFrame, markdown: str, latex: str) -> None:

@@ -67,6 +67,7 @@ def label(row: str) -> str:
         EXPERT: "Expert (knows the solution)",
         MULTI_TASK: "RL, multi-task",
         SPECIALISTS: "RL, single-task (each on its own)",
+        "gpt-5": "GPT-5",
     }
     if row in known:
         return known[row]

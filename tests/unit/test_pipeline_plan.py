@@ -103,7 +103,8 @@ def test_a_large_scale_resolves_alone_and_over_the_others(name):
     alone = scale(name)
     merged = scale(name, ROOT / "config" / "config.yaml")
     assert alone.algorithm.preset == "faithful"
-    assert merged.model_copy(update={"warm_start": alone.warm_start}) == alone
+    shared = {"warm_start": alone.warm_start, "variants": alone.variants}  # of config.yaml alone
+    assert merged.model_copy(update=shared) == alone
     for stage in stages(merged):
         assert resolve(stage_settings(merged, stage))
 
