@@ -132,25 +132,26 @@ uvicorn.run(app, port=int(sys.argv[1]), log_level="warning", access_log=False)
 
 @asynccontextmanager
 async def child(*command, **options):
-    running = await asyncio.create_subprocess_exec(
-        *command, stderr=asyncio.subprocess.DEVNULL, **options
-    )
+    running = await asyncio.create_subprocess_exec(*command, **options)
     try:
         yield running
     finally:
-        running.kill()
+        if running.returncode is None:
+            running.kill()
         await running.wait()
 
 
-async def answers(url, method="get"):
+async def answers(url, method="get", running=None):
+    """Wait until `url` answers; `running` is the process that is to do so."""
     async with client() as session, asyncio.timeout(300):
-        while True:
+        while running is None or running.returncode is None:
             try:
                 async with session.request(method, url) as response:
                     await response.read()
                     return
             except aiohttp.ClientError:
                 await asyncio.sleep(0.1)
+    sys.exit(f"what was to answer at {url} ended with status {running.returncode}")
 
 
 async def ratio(options):
@@ -174,7 +175,7 @@ async def ratio(options):
                     {
                         "quiz-std": {
                             "module": "official_quiz.Quiz",
-                            "parameters": {"concurrency": 64},
+                            "parameters": {"name": "quiz-std", "concurrency": 64},
                         }
                     }
                 )
@@ -194,9 +195,10 @@ async def ratio(options):
             async with child(
                 *command,
                 env=environment(PYTHONPATH=str(TESTS / "interop")),
+                cwd="/",  # nothing of ours on the path: both packages are called agentrl
                 stdout=asyncio.subprocess.DEVNULL,
-            ):
-                await answers(f"http://127.0.0.1:{theirs}/api/worker_status")
+            ) as real:
+                await answers(f"http://127.0.0.1:{theirs}/api/worker_status", running=real)
                 found["the real worker"] = await direct_worker(
                     f"http://127.0.0.1:{theirs}/api", seconds
                 )
