@@ -1,7 +1,8 @@
 """The controller's HTTP side: clients, HTTP workers, administration, dashboard.
 
 Paths and fields are those of the protocol; an error is `{"message": text, "error": cause}`. Handlers
-take the raw request: what is read is checked by `wire.py`, and nothing is read twice.
+take the raw request: what is read is checked by `wire.py`, and nothing is read twice. FastAPI describes
+them at /docs; calls reach them past its layers, which would cost as much as the controller's own work.
 """
 
 from __future__ import annotations
@@ -81,15 +82,33 @@ def make_app(service: ControllerService) -> Asgi:
         version=__version__,
         description="Routes episodes to the workers of a task. Errors: {message, error}.",
     )
-    _clients(app, service)
-    _workers(app, service)
-    _administration(app, service)
+    calls = Calls(app)
+    _clients(calls, service)
+    _workers(calls, service)
+    _administration(calls, service)
     _pages(app, service)
-    return Guard(app, service.settings)
+    return Guard(calls, service.settings)
+
+
+class Calls:
+    """ASGI: the protocol's calls by method and path; everything else is `app`'s."""
+
+    def __init__(self, app: FastAPI) -> None:
+        self.app = app
+        self.handlers: dict[tuple[str, str], Handler] = {}
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        http = scope["type"] == "http"
+        handler = self.handlers.get((scope["method"], scope["path"])) if http else None
+        if handler is None:
+            await self.app(scope, receive, send)
+        else:
+            response = await handler(Request(scope, receive, send))
+            await response(scope, receive, send)
 
 
 def _route(
-    app: FastAPI,
+    calls: Calls,
     method: str,
     path: str,
     handler: Handler,
@@ -127,12 +146,13 @@ def _route(
             {"name": "session_id", "in": "header", "required": True, "schema": {"type": "integer"}}
         ]
     responses: dict[int | str, dict[str, Any]] = {200: {"model": reply}} if reply else {}
-    app.add_api_route(
+    calls.handlers[method, f"/api/{path}"] = guarded
+    calls.app.add_api_route(
         f"/api/{path}", guarded, methods=[method], openapi_extra=extra, responses=responses
     )
 
 
-def _clients(app: FastAPI, service: ControllerService) -> None:
+def _clients(calls: Calls, service: ControllerService) -> None:
     limit = service.settings.max_message
     latency = service.metrics.latency
     start_seconds, interact_seconds = latency.labels("start_sample"), latency.labels("interact")
@@ -191,10 +211,12 @@ def _clients(app: FastAPI, service: ControllerService) -> None:
                 return answer(await service.overall(worker, wanted))
         raise Refused(f"task {wanted.name!r} has no worker now")
 
-    _route(app, "GET", "get_indices", get_indices)
-    _route(app, "POST", "start_sample", start_sample, body=wire.ClientStart, reply=wire.ClientReply)
+    _route(calls, "GET", "get_indices", get_indices)
     _route(
-        app,
+        calls, "POST", "start_sample", start_sample, body=wire.ClientStart, reply=wire.ClientReply
+    )
+    _route(
+        calls,
         "POST",
         "interact",
         interact,
@@ -202,9 +224,9 @@ def _clients(app: FastAPI, service: ControllerService) -> None:
         reply=wire.ClientReply,
         session=True,
     )
-    _route(app, "POST", "cancel", cancel, session=True)
-    _route(app, "POST", "renew", renew, body=wire.Renew)
-    _route(app, "POST", "calculate_overall", calculate_overall, body=wire.Overall)
+    _route(calls, "POST", "cancel", cancel, session=True)
+    _route(calls, "POST", "renew", renew, body=wire.Renew)
+    _route(calls, "POST", "calculate_overall", calculate_overall, body=wire.Overall)
 
 
 async def _gone(request: Request) -> None:
@@ -213,7 +235,7 @@ async def _gone(request: Request) -> None:
         pass
 
 
-def _workers(app: FastAPI, service: ControllerService) -> None:
+def _workers(calls: Calls, service: ControllerService) -> None:
     settings = service.settings
 
     async def receive_heartbeat(request: Request) -> Response:
@@ -234,11 +256,11 @@ def _workers(app: FastAPI, service: ControllerService) -> None:
         service.notice(session)
         return Response(NULL, media_type=JSON)
 
-    _route(app, "POST", "receive_heartbeat", receive_heartbeat, body=wire.Heartbeat)
-    _route(app, "POST", "cancel_notice", cancel_notice, body=wire.SessionOnly)
+    _route(calls, "POST", "receive_heartbeat", receive_heartbeat, body=wire.Heartbeat)
+    _route(calls, "POST", "cancel_notice", cancel_notice, body=wire.SessionOnly)
 
 
-def _administration(app: FastAPI, service: ControllerService) -> None:
+def _administration(calls: Calls, service: ControllerService) -> None:
     router, directory = service.router, service.directory
     limit = service.settings.max_message
 
@@ -327,15 +349,15 @@ def _administration(app: FastAPI, service: ControllerService) -> None:
             raise NoSession(f"session {value[:40]!r} is no session")
         return answer(transcript(service, int(value)))
 
-    _route(app, "GET", "list_workers", list_workers)
-    _route(app, "GET", "list_sessions", list_sessions)
-    _route(app, "POST", "mark_stale", mark_stale, body=wire.MarkStale)
-    _route(app, "POST", "cancel_all", cancel_all)
+    _route(calls, "GET", "list_workers", list_workers)
+    _route(calls, "GET", "list_sessions", list_sessions)
+    _route(calls, "POST", "mark_stale", mark_stale, body=wire.MarkStale)
+    _route(calls, "POST", "cancel_all", cancel_all)
     for path in ("clean_worker", "clean_session", "sync_all"):
-        _route(app, "POST", path, sync_all)
-    _route(app, "GET", "version", version)
-    _route(app, "GET", "overview", get_overview)
-    _route(app, "GET", "transcript", get_transcript)
+        _route(calls, "POST", path, sync_all)
+    _route(calls, "GET", "version", version)
+    _route(calls, "GET", "overview", get_overview)
+    _route(calls, "GET", "transcript", get_transcript)
 
 
 def _pages(app: FastAPI, service: ControllerService) -> None:

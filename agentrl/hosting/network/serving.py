@@ -39,6 +39,7 @@ class HttpServer:
             ws="none",
             access_log=False,
             log_config=None,
+            proxy_headers=False,
             server_header=False,
             date_header=False,
             timeout_keep_alive=75,
