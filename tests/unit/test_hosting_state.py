@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 
 import pytest
 
@@ -54,6 +55,43 @@ async def test_live_sessions_counters_tasks_and_workers_come_back(tmp_path):
         ("ended", "t", "completed"): 1,
         ("ended", "t", "idle"): 1,
     }
+    await again.close()
+
+
+async def test_a_write_that_nobody_waits_for_comes_before_the_next(tmp_path, monkeypatch):
+    """As at the end of a controller, which cancels its keeper in the middle of a write."""
+    path = tmp_path / "controller.sqlite"
+    store = Store(path)
+    store.load()
+    begun, go, done, write = threading.Event(), threading.Event(), threading.Event(), store._write
+
+    def slow(*arguments):
+        begun.set()
+        assert go.wait(10)
+        write(*arguments)
+        done.set()
+
+    monkeypatch.setattr(store, "_write", slow)
+    one = session(store)
+    store.started(one)
+    keeper = asyncio.create_task(store.flush())
+    await asyncio.to_thread(begun.wait, 10)
+    keeper.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await keeper
+    store.ended(one, "completed", "")
+    store.started(session(store))
+    monkeypatch.setattr(store, "_write", write)
+    newer = asyncio.create_task(store.flush())
+    await asyncio.wait({newer}, timeout=0.2)  # enough for it to overtake, if it could
+    go.set()
+    await asyncio.to_thread(done.wait, 10)
+    await newer
+    await store.close()
+
+    again = Store(path)
+    assert len(again.load().sessions) == 1
+    assert again.counters == {("started", "t", ""): 2, ("ended", "t", "completed"): 1}
     await again.close()
 
 

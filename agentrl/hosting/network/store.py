@@ -12,9 +12,11 @@ import json
 import logging
 import secrets
 import sqlite3
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -76,6 +78,9 @@ class Store(Observer):
     def __init__(self, path: Path | None) -> None:
         self.counters: Counter[Count] = Counter()
         self._database = None if path is None else _open(path)
+        # One thread: a write that nobody waits for any more still comes before the next one.
+        self._writer = ThreadPoolExecutor(1, "state")
+        self._transaction = threading.Lock()
         self._started: dict[int, tuple[Any, ...]] = {}
         self._ended: set[int] = set()
         self._changes: list[tuple[str, tuple[Any, ...]]] = []
@@ -94,7 +99,7 @@ class Store(Observer):
                 yield start
                 start += 1
         while True:
-            with self._database as database:
+            with self._transaction, self._database as database:
                 (spent,) = database.execute(
                     "INSERT INTO facts VALUES ('spent', ?) "
                     "ON CONFLICT (name) DO UPDATE SET value = value + ? RETURNING value",
@@ -171,7 +176,9 @@ class Store(Observer):
         for kind, task, cause, value in counts:
             self._written[kind, task, cause] = value
         try:
-            await asyncio.to_thread(self._write, changes, list(started.values()), ended, counts)
+            await asyncio.get_running_loop().run_in_executor(
+                self._writer, self._write, changes, list(started.values()), ended, counts
+            )
         except sqlite3.Error as error:
             # A full disk ends no session. A restart will compare with the workers anyway.
             log.error("the controller's state could not be written: %s", error)
@@ -184,7 +191,7 @@ class Store(Observer):
         counts: list[tuple[Any, ...]],
     ) -> None:
         assert self._database is not None
-        with self._database as database:
+        with self._transaction, self._database as database:
             for statement, values in changes:
                 database.execute(statement, values)
             database.executemany(
@@ -195,6 +202,7 @@ class Store(Observer):
 
     async def close(self) -> None:
         await self.flush()
+        await asyncio.to_thread(self._writer.shutdown)
         if self._database is not None:
             self._database.close()
 
