@@ -172,7 +172,7 @@ class Whole:
         for event, disk in after:
             for kept, contents in plain_cuts(disk, event):
                 tree = disk.left(kept, contents)
-                key = (hash(frozenset(tree.items())), *disk.marks[-1:])
+                key = (frozenset(tree.items()), *disk.marks[-1:])
                 if key not in seen:
                     seen.add(key)
                     yield disk, tree
